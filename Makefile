@@ -44,15 +44,21 @@ LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))[
 	$(INSTALL) --quiet -e '.[dev]'
 	@touch $@ .venv/.demo
 
+# Compiled now, so that the first start need not. `make demo` does it while its softphone learns to speak.
+.venv/.kernels: $(wildcard pipeline/audio/*.py) .venv/.demo
+	@-$(BIN)/mediaserver compile
+	@touch $@
+
 demo: .venv/.local .venv/.demo
 	$(BIN)/mediaserver demo $(ARGS)
 
-serve: .venv/.local .venv/.demo
+serve: .venv/.local .venv/.demo .venv/.kernels
 	$(BIN)/mediaserver serve --config $$($(BIN)/python -m mediaserver.demo.speech config/demo.toml var/demo.toml) $(ARGS)
 
 test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
 		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
+		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data
 
 test: test-tools
@@ -71,7 +77,7 @@ nightly-schema: test-tools
 		-k test_every_operation_answers_as_its_document_says
 
 nightly-fuzz: .venv/.dev
-	$(BIN)/python -m bench fuzz --cases $(call each,1200000)
+	$(BIN)/python -m bench fuzz --cases $(call each,1200000) --into var/nightly
 
 check: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -80,7 +86,7 @@ check: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/repo
 
-bench: .venv/.local .venv/.dev
+bench: .venv/.local .venv/.dev .venv/.kernels
 	@.ci/system-packages sox flite /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data

@@ -1,1 +1,1 @@
-"""The HTTP face: parse, one call of `mediaserver.server.Server`, serialise."""
+"""Serves the REST API: a handler parses a request, calls `mediaserver.server.Server` once and serialises."""

@@ -1,4 +1,4 @@
-"""The HTTP face put together: routes, errors, limits."""
+"""Builds the aiohttp application of the REST API: routes, error middleware, limits."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ BODY_LIMIT = 1024 * 1024
 
 
 def build(server: Server) -> web.Application:
-    """The application in front of `server`, which its owner starts and closes."""
+    """Builds the aiohttp application for `server`, whose owner starts and closes it."""
     app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
     app[SERVER] = server
     settings = server.settings.server
     app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
     app[LIMITS] = RateLimit(settings.requests_per_minute)
     app[GUESSES], app[TOLD] = Guesses(), RateLimit(TOLD_PER_MINUTE)
-    app[talk_page.TALKS] = PublicTalk(server.settings.rooms, is_open=lambda room: room in server.lobby)
+    app[talk_page.TALKS] = PublicTalk(
+        server.settings.rooms, is_open=lambda room: room in server.room_registry
+    )
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
     for each in (resources, keys, webhooks, batches, rooms):
@@ -51,7 +53,7 @@ def build(server: Server) -> web.Application:
     app[livekit.SESSIONS] = SdkSessions()
     app.add_routes(livekit.routes)
     app.add_routes(talk_page.routes)
-    app.on_startup.append(health.describe)
+    app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)
     return app

@@ -1,4 +1,4 @@
-"""The queue over HTTP: batches, and the numbers that are never dialled."""
+"""Serves batches of calls and the do-not-call list over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
 from mediaserver.errors import InvalidRequest, LocalError, NotFound
@@ -23,14 +23,12 @@ routes = web.RouteTableDef()
 
 
 @routes.get(BATCHES)
-@described(
-    Operation(
-        summary="Lists batches, newest first",
-        query=models.BatchesQuery,
-        answer=models.BatchPage,
-        scopes=USERS,
-        about=About.AGENT,
-    )
+@Operation(
+    summary="Lists batches, newest first",
+    query=models.BatchesQuery,
+    answer=models.BatchPage,
+    scopes=USERS,
+    about=About.AGENT,
 )
 async def list_batches(request: web.Request) -> web.Response:
     """Answers a page of the company's batches."""
@@ -49,58 +47,48 @@ async def list_batches(request: web.Request) -> web.Response:
 
 
 @routes.get(BATCHES + "/{batchId}")
-@described(
-    Operation(
-        summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,)
-    )
-)
+@Operation(summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the batch that the path names; 404 where there is none."""
     return answer(view(await _batch(request)))
 
 
 @routes.post(BATCHES + "/{batchId}/pause")
-@described(
-    Operation(
-        summary="Holds back what of a batch is not dialled yet",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Holds back what of a batch is not dialled yet",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def pause(request: web.Request) -> web.Response:
-    """Calls in progress go on."""
+    """Holds back the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.pause_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/resume")
-@described(
-    Operation(
-        summary="Lets a paused batch go on",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Lets a paused batch go on",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def resume(request: web.Request) -> web.Response:
-    """One that is not paused stays as it is."""
+    """Lets a paused batch go on; a batch that is not paused stays as it is."""
     return await _changed(request, request.app[SERVER].store.resume_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/cancel")
-@described(
-    Operation(
-        summary="Cancels what of a batch is not dialled yet",
-        answer=models.BatchView,
-        scopes=USERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Cancels what of a batch is not dialled yet",
+    answer=models.BatchView,
+    scopes=USERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
-    """Calls in progress go on."""
+    """Cancels the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.cancel_batch)
 
 
@@ -119,7 +107,7 @@ async def _changed(
 
 
 def view(row: BatchRow) -> models.BatchView:
-    """A batch as it is answered."""
+    """Returns the API's view of a batch."""
     return models.BatchView(
         batchId=row.id,
         companyId=row.company_id,
@@ -137,13 +125,11 @@ def view(row: BatchRow) -> models.BatchView:
 
 
 @routes.get(DO_NOT_CALL)
-@described(
-    Operation(
-        summary="Lists the numbers that are never dialled",
-        query=models.PageQuery,
-        answer=models.DoNotCallList,
-        scopes=USERS,
-    )
+@Operation(
+    summary="Lists the numbers that are never dialled",
+    query=models.PageQuery,
+    answer=models.DoNotCallList,
+    scopes=USERS,
 )
 async def list_numbers(request: web.Request) -> web.Response:
     """Answers a page of the company's do-not-call list, ordered by number."""
@@ -161,16 +147,15 @@ async def list_numbers(request: web.Request) -> web.Response:
 
 
 @routes.post(DO_NOT_CALL)
-@described(
-    Operation(
-        summary="Puts numbers on the list",
-        body=models.DoNotCallBody,
-        answer=models.DoNotCallAdded,
-        scopes=USERS,
-    )
+@Operation(
+    summary="Puts numbers on the list",
+    body=models.DoNotCallBody,
+    answer=models.DoNotCallAdded,
+    scopes=USERS,
 )
 async def add(request: web.Request) -> web.Response:
-    """What waits to be dialled to them fails when its turn comes. One wrong number: none is added."""
+    """Adds numbers to the company's do-not-call list. Queued calls to these numbers fail when they are due.
+    One malformed number: none is added."""
     wanted = checked(models.DoNotCallBody, await json_object(request))
     company = request.app[SERVER].directory.company(caller_of(request).company_id)
     numbers = [read_number(each, company) for each in wanted.phoneNumbers]
@@ -181,7 +166,7 @@ async def add(request: web.Request) -> web.Response:
 
 
 @routes.delete(DO_NOT_CALL + "/{phoneNumber}")
-@described(Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,)))
+@Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,))
 async def remove(request: web.Request) -> web.Response:
     """Removes a number, in any spelling, from the company's do-not-call list; 404 where it is not listed."""
     company_id = caller_of(request).company_id

@@ -1,4 +1,4 @@
-"""Calls over HTTP: place one or a hundred, cancel, look, list, end, fetch the recording."""
+"""Serves calls over HTTP: places one or a batch, cancels, lists, tells, ends, and sends the recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import Field
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
 from api.http.node_proxy import fetched
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas.base import (
     CallPage,
     CallReport,
@@ -66,7 +66,7 @@ routes = web.RouteTableDef()
 
 
 class CallsQuery(Model):
-    """What a list of calls may be asked for."""
+    """Query of `GET /api/v1/calls`: status, cursor and page size."""
 
     status: CallStatus | None = None
     cursor: str = Field(default="", max_length=64)
@@ -74,19 +74,17 @@ class CallsQuery(Model):
 
 
 @routes.post("/api/v1/calls/outbound")
-@described(
-    Operation(
-        summary="Places one call, or a batch of up to 100",
-        body=OutboundRequest,
-        answer=OutboundResponse | BatchResponse | TrialResponse,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404, 409),
-        headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
-    )
+@Operation(
+    summary="Places one call, or a batch of up to 100",
+    body=OutboundRequest,
+    answer=OutboundResponse | BatchResponse | TrialResponse,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404, 409),
+    headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
 )
 async def place_call(request: web.Request) -> web.Response:
-    """One call or a batch (sections 2.2 to 2.5, 4.1, 4.2)."""
+    """Places one call or a batch (sections 2.2 to 2.5, 4.1, 4.2 of the specification)."""
     body = await json_object(request)
     check_mode(body)
     repeatable = repeatable_of(request, body)
@@ -99,7 +97,7 @@ async def place_call(request: web.Request) -> web.Response:
 async def _place_one(
     request: web.Request, wanted: OutboundRequest, repeatable: Repeatable | None
 ) -> web.Response:
-    orders, access = request.app[SERVER].orders, caller_of(request).access
+    call_api, access = request.app[SERVER].call_api, caller_of(request).access
     new = CallRequest(
         agent_id=wanted.agentId,
         phone_number=wanted.phoneNumber or "",
@@ -107,8 +105,8 @@ async def _place_one(
         metadata=wanted.metadata or {},
     )
     if wanted.dryRun:
-        return _tried(await orders.try_call(access, new), wanted, access.company_id)
-    row = await orders.place_call(access, new, repeatable=repeatable)
+        return _tried(await call_api.try_call(access, new), wanted, access.company_id)
+    row = await call_api.place_call(access, new, repeatable=repeatable)
     data = OutboundData(
         callTaskId=row.id,
         webhookId=row.webhook_id,
@@ -137,7 +135,7 @@ def _tried(trial: Trial, wanted: OutboundRequest, company_id: str) -> web.Respon
 async def _place_batch(
     request: web.Request, wanted: OutboundRequest, calls: list[BatchCall], repeatable: Repeatable | None
 ) -> web.Response:
-    orders, access = request.app[SERVER].orders, caller_of(request).access
+    call_api, access = request.app[SERVER].call_api, caller_of(request).access
     requests = [
         CallRequest(
             agent_id=wanted.agentId,
@@ -148,14 +146,14 @@ async def _place_batch(
         for call in calls
     ]
     if wanted.dryRun:
-        receipt = await orders.try_batch(access, wanted.agentId, requests)
+        receipt = await call_api.try_batch(access, wanted.agentId, requests)
     else:
-        receipt = await orders.place_batch(access, wanted.agentId, requests, repeatable=repeatable)
+        receipt = await call_api.place_batch(access, wanted.agentId, requests, repeatable=repeatable)
     return answer(batch_answer(receipt, wanted, calls), omit_none=True)
 
 
 def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[BatchCall]) -> BatchResponse:
-    """What became of a batch, in request order (section 2.5)."""
+    """Returns the outcome of every item of a batch, in request order (section 2.5)."""
     items = [
         BatchItem(
             phoneNumber=call.phoneNumber,
@@ -187,21 +185,19 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
 
 
 @routes.post("/api/v1/calls/queue/cancel/{phoneNumber}")
-@described(
-    Operation(
-        summary="Cancels what waits to be dialled to a number, however it is written",
-        body=CancelRequest,
-        body_required=False,
-        answer=CancelResponse,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Cancels what waits to be dialled to a number, however it is written",
+    body=CancelRequest,
+    body_required=False,
+    answer=CancelResponse,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:
-    """Section 4.3. When it says cancelled, no INVITE leaves afterwards."""
+    """Cancels the queued calls to a number (section 4.3). After the answer `cancelled`, no INVITE is sent."""
     wanted = checked(CancelRequest, await json_object(request, optional=True))
-    done = await request.app[SERVER].orders.cancel(
+    done = await request.app[SERVER].call_api.cancel(
         caller_of(request).access, request.match_info["phoneNumber"], wanted.agentId
     )
     if done.cancelled is None:
@@ -220,19 +216,17 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls")
-@described(
-    Operation(
-        summary="Lists calls, newest first",
-        query=CallsQuery,
-        answer=CallPage,
-        scopes=READERS,
-        about=About.AGENT,
-    )
+@Operation(
+    summary="Lists calls, newest first",
+    query=CallsQuery,
+    answer=CallPage,
+    scopes=READERS,
+    about=About.AGENT,
 )
 async def list_calls(request: web.Request) -> web.Response:
-    """The company's calls, a page at a time."""
+    """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
-    page = await request.app[SERVER].orders.calls(
+    page = await request.app[SERVER].call_api.calls(
         caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
@@ -240,54 +234,50 @@ async def list_calls(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}")
-@described(
-    Operation(
-        summary="Tells everything about a call",
-        answer=CallReport,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Tells everything about a call",
+    answer=CallReport,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def get_call(request: web.Request) -> web.Response:
-    """Everything known about a call."""
+    """Answers the record of a call: attempts, transcript, turns, decisions and analysis. 404 where there is
+    none."""
     server = request.app[SERVER]
-    record = await server.orders.call(caller_of(request).access, request.match_info["callTaskId"])
+    record = await server.call_api.call(caller_of(request).access, request.match_info["callTaskId"])
     return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
-@described(
-    Operation(
-        summary="Ends a call in whatever state it is",
-        answer=HangupResponse,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Ends a call in whatever state it is",
+    answer=HangupResponse,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def hang_up(request: web.Request) -> web.Response:
-    """Ends a call; ending one that is over changes nothing."""
+    """Ends a call in any state; a call that has ended stays as it is."""
     call_id = request.match_info["callTaskId"]
-    stopping = await request.app[SERVER].orders.hang_up(caller_of(request).access, call_id)
+    stopping = await request.app[SERVER].call_api.hang_up(caller_of(request).access, call_id)
     data = HangupData.model_validate({"callTaskId": call_id, "outcome": stopping.value})
     return answer(HangupResponse(success=True, data=data))
 
 
 @routes.get("/api/v1/calls/{callTaskId}/recording")
-@described(
-    Operation(
-        summary="The stereo recording: caller left, agent right; whole, or by Range",
-        media=("audio/wav",),
-        ranges=True,
-        scopes=READERS,
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="The stereo recording: caller left, agent right; whole, or by Range",
+    media=("audio/wav",),
+    ranges=True,
+    scopes=READERS,
+    about=About.AGENT,
+    errors=(404,),
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:
-    """The stereo recording, whole or by Range."""
-    recording = await request.app[SERVER].orders.recording(
+    """Answers the stereo recording (caller left, agent right) as WAV, whole or by Range; fetches it from the
+    node that made it where the file is not here."""
+    recording = await request.app[SERVER].call_api.recording(
         caller_of(request).access, request.match_info["callTaskId"]
     )
     if not await asyncio.to_thread(recording.path.is_file):
@@ -297,7 +287,7 @@ async def get_recording(request: web.Request) -> web.StreamResponse:
 
 
 def check_mode(body: Mapping[str, Any]) -> None:
-    """Single or batch, never both (section 4.1). Raises `InvalidRequest` with the messages of section 7.1."""
+    """Checks that a request is for a single call or for a batch, never both. Raises `InvalidRequest`."""
     number, calls = body.get("phoneNumber"), body.get("calls")
     if number is not None and calls is not None:
         raise InvalidRequest(BOTH_MODES)
@@ -313,7 +303,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
 
 
 def repeatable_of(request: web.Request, body: Mapping[str, Any]) -> Repeatable | None:
-    """The request's Idempotency-Key with what it was sent with, None without one. Raises `InvalidRequest`."""
+    """Returns the Idempotency-Key with the SHA-256 of the canonical JSON body; None without the header.
+    Raises `InvalidRequest`."""
     key = request.headers.get(IDEMPOTENCY_KEY)
     if key is None:
         return None
@@ -324,7 +315,7 @@ def repeatable_of(request: web.Request, body: Mapping[str, Any]) -> Repeatable |
 
 
 def prompt_texts(variables: Mapping[str, Variable] | None) -> dict[str, str]:
-    """Prompt variables as the prompt shows them."""
+    """Returns prompt variables as texts: null as "", booleans in lower case."""
     return {name: _prompt_text(value) for name, value in (variables or {}).items()}
 
 
@@ -335,7 +326,7 @@ def _prompt_text(value: Variable) -> str:
 
 
 def summary(row: CallRow) -> dict[str, Any]:
-    """A call without its content."""
+    """Returns a call as lists show it: state, times and causes, without transcript and metadata."""
     return {
         "callTaskId": row.id,
         "webhookId": row.webhook_id,
@@ -359,9 +350,9 @@ def summary(row: CallRow) -> dict[str, Any]:
 
 
 def report(record: CallRecord, public_url: str) -> dict[str, Any]:
-    """A call with everything known about it."""
+    """Returns the whole record of a call; `public_url` completes recording links that begin with "/"."""
     recording = record.recording_url or None
-    if recording is not None and recording.startswith("/"):  # written before links were written whole
+    if recording is not None and recording.startswith("/"):  # earlier versions stored the path only
         recording = f"{public_url.rstrip('/')}{recording}"
     return summary(record) | {
         "promptVariables": dict(record.variables),
@@ -377,7 +368,7 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
 
 
 def attempt(row: AttemptRow) -> dict[str, Any]:
-    """One INVITE, or the intention of one."""
+    """Returns one attempt to dial; it may have ended before an INVITE was sent."""
     return {
         "number": row.number,
         "trunkId": row.trunk_id,
@@ -391,7 +382,7 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
 
 
 def decision(made: Decision) -> dict[str, Any]:
-    """Why the number was not dialled."""
+    """Returns one dialling rule's reason not to dial, how often it held, and until when it holds."""
     return {
         "rule": made.rule.value,
         "reason": made.reason,

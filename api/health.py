@@ -1,7 +1,8 @@
-"""Health, readiness, metrics, and the description of the API: everything that needs no key."""
+"""Serves health, readiness, metrics and the API's description, which need no key."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.http.auth import SERVER
 from api.http.openapi import document, page
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.http.peer import may_scrape
 from api.schemas.base import Readiness
 from mediaserver.errors import Forbidden
@@ -20,16 +21,16 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/healthz")
-@described(Operation(summary="The process lives"))
+@Operation(summary="The process lives")
 async def healthz(request: web.Request) -> web.Response:
-    """200 as soon as the process answers at all."""
+    """Answers 200 as soon as the event loop serves requests."""
     return web.json_response({"alive": True})
 
 
 @routes.get("/readyz")
-@described(Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness))
+@Operation(summary="Calls can be taken; else 503 with what is missing", answer=Readiness)
 async def readyz(request: web.Request) -> web.Response:
-    """200 when calls can be taken; else 503 with the list of what is missing."""
+    """Answers 200 when calls can be taken, else 503 with the list of what is missing."""
     server = request.app[SERVER]
     missing = server.ready()
     body: dict[str, Any] = {"ready": not missing, "missing": missing}
@@ -41,15 +42,13 @@ async def readyz(request: web.Request) -> web.Response:
 
 
 @routes.get("/metrics")
-@described(
-    Operation(
-        summary="Figures for Prometheus, for this machine and server.metrics_networks",
-        media=("text/plain",),
-        errors=(403,),
-    )
+@Operation(
+    summary="Figures for Prometheus, for this machine and server.metrics_networks",
+    media=("text/plain",),
+    errors=(403,),
 )
 async def metrics(request: web.Request) -> web.Response:
-    """Answers the metrics in Prometheus' text format, or 403 to whom `may_scrape` refuses."""
+    """Answers the metrics in Prometheus' text format; 403 for a client that `may_scrape` refuses."""
     if not may_scrape(request):
         raise Forbidden("Metrics are told to this machine and server.metrics_networks only")
     body = request.app[SERVER].exposition()
@@ -57,33 +56,47 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 @routes.get("/openapi.json")
-@described(Operation(summary="This document", media=("application/json",)))
+@Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
-    """The API's OpenAPI 3.1 document."""
-    return web.Response(text=request.app[DESCRIPTION].document, content_type="application/json")
+    """Answers the API's OpenAPI 3.1 document."""
+    made = await request.app[DESCRIBING].description()
+    return web.Response(text=made.document, content_type="application/json")
 
 
 @routes.get("/docs")
-@described(Operation(summary="This document for people", media=("text/html",)))
+@Operation(summary="This document for people", media=("text/html",))
 async def docs(request: web.Request) -> web.Response:
-    """The same for people; one page without anything from elsewhere."""
+    """Answers the API's description as one HTML page that loads nothing."""
+    made = await request.app[DESCRIBING].description()
     headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return web.Response(text=request.app[DESCRIPTION].page, content_type="text/html", headers=headers)
+    return web.Response(text=made.page, content_type="text/html", headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The API's description, as it is sent."""
+    """The serialised API description: `document` as OpenAPI 3.1 JSON, `page` as HTML."""
 
     document: str
     page: str
 
 
-DESCRIPTION: web.AppKey[Description] = web.AppKey("description", Description)
-"""Made before the first request: it takes longer than a call can wait for its next frame."""
+class Describing:
+    """Makes the description of `app` for the first who asks for it, in a thread: it takes longer than a start
+    should, or than a call can wait for its next frame."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._app = app
+        self._made: asyncio.Task[Description] | None = None
+
+    async def description(self) -> Description:
+        """Returns the description, which a second caller does not make again."""
+        if self._made is None:
+            self._made = asyncio.create_task(asyncio.to_thread(self._make), name="description")
+        return await asyncio.shield(self._made)
+
+    def _make(self) -> Description:
+        described = document(self._app, self._app[SERVER].settings.server.public_url)
+        return Description(json.dumps(described), page(described))
 
 
-async def describe(app: web.Application) -> None:
-    """Makes the description of `app`, when all its routes are there."""
-    said = document(app, app[SERVER].settings.server.public_url)
-    app[DESCRIPTION] = Description(json.dumps(said), page(said))
+DESCRIBING: web.AppKey[Describing] = web.AppKey("describing", Describing)

@@ -31,18 +31,18 @@ from mediaserver.rooms.room import LeaveReason
 log = logging.getLogger(__name__)
 
 SESSIONS: web.AppKey[SdkSessions] = web.AppKey("sdk_sessions", SdkSessions)
-"""Where an application keeps the sessions of LiveKit SDKs."""
+"""The sessions of LiveKit SDKs."""
 
 MESSAGE_LIMIT: Final = 128 * 1024
-"""Bytes; offers are the largest messages, and take 64 KiB at the most."""
+"""Bytes of a WebSocket message; offers are the largest, with at most 64 KiB."""
 
 MAX_UNSENT: Final = 512
-"""Messages that wait for a client that does not read; it is disconnected then, and may resume."""
+"""Messages queued for a client that does not read; above that the client is disconnected, and may resume."""
 
 TOKEN_LIMIT: Final = 32 * 1024
 
 NO_ROOM: Final = "requested room does not exist"
-"""The words of LiveKit's server: without them the JS SDK takes a 404 for a server that lacks `/rtc/v1`."""
+"""The text of LiveKit's server: without it the JS SDK takes a 404 for a server that lacks `/rtc/v1`."""
 
 routes = web.RouteTableDef()
 
@@ -50,9 +50,9 @@ routes = web.RouteTableDef()
 @routes.get("/rtc/validate")
 @routes.get("/rtc/v1/validate")
 async def validate(request: web.Request) -> web.Response:
-    """Asked by SDKs after a WebSocket that was refused: browsers do not show them why."""
+    """Answers why a WebSocket was refused; SDKs ask because browsers hide the response to a handshake."""
     try:
-        request.app[SERVER].lobby.admit(token_of(request))
+        request.app[SERVER].room_registry.admit(token_of(request))
     except RoomClosed as error:
         return web.Response(status=404, text=f"{NO_ROOM}: {error}", headers=CORS)
     except RoomError as error:
@@ -63,7 +63,7 @@ async def validate(request: web.Request) -> web.Response:
 
 
 def _in_text(refused: Refused) -> web.Response:
-    """What SDKs show their application is the body."""
+    """Returns a refusal as plain text: SDKs hand the body to their application."""
     answer = refusal(refused)
     assert answer is not None, refused
     headers = {**CORS, **{name: answer.headers[name] for name in _KEPT if name in answer.headers}}
@@ -72,7 +72,7 @@ def _in_text(refused: Refused) -> web.Response:
 
 @routes.get("/rtc")
 async def dual(request: web.Request) -> web.WebSocketResponse:
-    """A client with two peer connections."""
+    """Serves an SDK that uses two peer connections, publisher and subscriber."""
     query = request.query
     hello = rtc.JoinRequest(participant_sid=query.get("sid", ""), reconnect=query.get("reconnect") in _TRUE)
     hello.client_info.version = query.get("version", "")[:64]
@@ -81,7 +81,7 @@ async def dual(request: web.Request) -> web.WebSocketResponse:
 
 @routes.get("/rtc/v1")
 async def single(request: web.Request) -> web.WebSocketResponse:
-    """A client with one peer connection."""
+    """Serves an SDK that uses one peer connection and sends its JoinRequest in the URL."""
     try:
         hello = parse_join(request.query.get("join_request", ""))
     except BadSignal as error:
@@ -90,16 +90,16 @@ async def single(request: web.Request) -> web.WebSocketResponse:
 
 
 def token_of(request: web.Request) -> str:
-    """The participant token of a request, "" without one."""
+    """Returns the participant token of a request, from Authorization or the query; "" without one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip() if scheme.lower() == "bearer" else request.query.get("access_token", "")
     return token if len(token) <= TOKEN_LIMIT else ""
 
 
 async def _serve(request: web.Request, hello: Hello) -> web.WebSocketResponse:
-    lobby, token = request.app[SERVER].lobby, token_of(request)
+    room_registry, token = request.app[SERVER].room_registry, token_of(request)
     try:
-        lobby.admit(token)
+        room_registry.admit(token)
     except RoomError as error:
         raise refusal_of(error) from error
     socket = web.WebSocketResponse(max_msg_size=MESSAGE_LIMIT, compress=False)
@@ -122,14 +122,14 @@ async def _serve(request: web.Request, hello: Hello) -> web.WebSocketResponse:
 async def _admitted(
     request: web.Request, token: str, hello: Hello, outlet: SocketOutlet
 ) -> SdkSession | None:
-    """The session, joined or resumed; None: refused, and the client told so."""
+    """Joins or resumes a session; None where it is refused, after LeaveRequest has been sent."""
     server, sessions = request.app[SERVER], request.app[SESSIONS]
     resumes, reason = hello.request.reconnect, LeaveReason.JOIN_FAILURE
     try:
         if resumes:
-            return await sessions.resume(server.lobby, token, hello.request.participant_sid, outlet)
+            return await sessions.resume(server.room_registry, token, hello.request.participant_sid, outlet)
         ice_servers = server.settings.rooms.ice_servers
-        return await sessions.join(server.lobby, token, hello, outlet, ice_servers=ice_servers)
+        return await sessions.join(server.room_registry, token, hello, outlet, ice_servers=ice_servers)
     except (RoomError, Refused) as error:
         log.info("participant refused", extra={"reason": str(error), "resumes": resumes})
         reason = LeaveReason.STATE_MISMATCH if resumes else reason
@@ -138,8 +138,8 @@ async def _admitted(
 
 
 async def _listen(socket: web.WebSocketResponse, session: SdkSession, outlet: SocketOutlet) -> None:
-    """Takes what the client says until it says no more. One message at a time: while an offer is answered
-    the next waits, which is also what slows a flood down."""
+    """Handles the client's messages one at a time until the WebSocket closes; the next waits while an offer
+    is answered, which limits a flood."""
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             outlet.close(WSCloseCode.UNSUPPORTED_DATA, "binary messages only")
@@ -153,7 +153,7 @@ async def _listen(socket: web.WebSocketResponse, session: SdkSession, outlet: So
 
 
 class SocketOutlet:
-    """What goes out on one WebSocket, in order. `run` sends until it is closed."""
+    """Queues the messages to one WebSocket, in order. `run` sends these until `close`."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
@@ -161,8 +161,7 @@ class SocketOutlet:
         self._goodbye: tuple[int, str] | None = None
 
     def send(self, data: bytes) -> None:
-        """Queues a message for the WebSocket; a client that leaves `MAX_UNSENT` of them unread is closed
-        (1013)."""
+        """Queues a message; above `MAX_UNSENT` unread messages the WebSocket is closed with 1013."""
         if self._goodbye is not None:
             return
         if self._unsent.qsize() >= MAX_UNSENT:
@@ -171,14 +170,14 @@ class SocketOutlet:
             self._unsent.put_nowait(data)
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the WebSocket with `code` and `reason` after the messages queued before; only the first
-        counts."""
+        """Closes the WebSocket with `code` and `reason` after the messages queued before; later calls are
+        ignored."""
         if self._goodbye is None:
             self._goodbye = (code, reason)
             self._unsent.put_nowait(None)
 
     async def run(self) -> None:
-        """Sends what there is. Ends after `close`, or when the client is gone."""
+        """Sends queued messages; ends after `close`, or when the client is gone."""
         with contextlib.suppress(ConnectionError, TimeoutError):
             while (data := await self._unsent.get()) is not None:
                 async with asyncio.timeout(SEND_S):
@@ -188,11 +187,11 @@ class SocketOutlet:
             await self._socket.close(code=code, message=reason.encode()[:120])
         error = self._socket.exception()
         if error is not None:
-            error.with_traceback(None)  # the frames in it keep the socket, which keeps the error
+            error.with_traceback(None)  # its frames refer to the socket, and the socket to the error
 
 
 SEND_S: Final = 10.0
-"""A client that takes no message for so long is not reading."""
+"""Seconds that one message may take to send; then the client counts as gone."""
 
 _TRUE: Final = ("1", "true")
 _KEPT: Final = ("Retry-After", "WWW-Authenticate")

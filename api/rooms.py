@@ -1,4 +1,4 @@
-"""Who is in a room of the company's, over HTTP: seen, let in by token, called in by phone, put out."""
+"""Serves the participants of a company's rooms over HTTP: lists, admits by token, dials, removes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas import calls as models
 from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
@@ -22,73 +22,66 @@ routes = web.RouteTableDef()
 
 
 @routes.get(PARTICIPANTS)
-@described(
-    Operation(
-        summary="Lists who is in a room, the agent included",
-        answer=models.ParticipantList,
-        scopes=(Scope.WEB_CALLS, Scope.CALLS),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Lists who is in a room, the agent included",
+    answer=models.ParticipantList,
+    scopes=(Scope.WEB_CALLS, Scope.CALLS),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def list_participants(request: web.Request) -> web.Response:
-    """A telephone's `callStatus` is dialing, ringing or active."""
+    """Answers the participants of a room. `callStatus` of a phone is dialing, ringing or active."""
     people = _room(request).room.participants.values()
     return answer(models.ParticipantList(participants=[_view(each) for each in people]))
 
 
 @routes.post(PARTICIPANTS)
-@described(
-    Operation(
-        summary="Calls a number into a room, over the trunk of its agent",
-        body=models.CallInBody,
-        answer=models.ParticipantView,
-        scopes=(Scope.CALLS,),
-        about=About.AGENT,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Calls a number into a room, over the trunk of its agent",
+    body=models.CallInBody,
+    answer=models.ParticipantView,
+    scopes=(Scope.CALLS,),
+    about=About.AGENT,
+    errors=(404, 409),
 )
 async def call_in(request: web.Request) -> web.Response:
-    """The rules are those of every call; answers as soon as it is dialled."""
+    """Dials a number into a room, under the dialling rules of every call; answers as soon as the INVITE is
+    sent."""
     opened = _room(request)
     wanted = checked(models.CallInBody, await json_object(request))
     try:
-        participant = await _desk(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
+        participant = await _moderation(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
     except (RoomClosed, RoomFull) as error:
         raise Conflict(str(error)) from None
     return answer(_view(participant))
 
 
 @routes.delete(PARTICIPANTS + "/{identity}")
-@described(
-    Operation(
-        summary="Puts somebody out of a room; a telephone is hung up",
-        answer=models.Removed,
-        scopes=(Scope.WEB_CALLS, Scope.CALLS),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Puts somebody out of a room; a telephone is hung up",
+    answer=models.Removed,
+    scopes=(Scope.WEB_CALLS, Scope.CALLS),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def remove(request: web.Request) -> web.Response:
-    """The agent stays: hanging the call up ends it."""
-    await _desk(request).remove(_room(request), request.match_info["identity"])
+    """Removes a participant. The agent cannot be removed: ending the call ends it."""
+    await _moderation(request).remove(_room(request), request.match_info["identity"])
     return answer(models.Removed(success=True))
 
 
 @routes.post(ROOM + "/tokens")
-@described(
-    Operation(
-        summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
-        body=models.TokenBody,
-        answer=models.TokenView,
-        scopes=(Scope.WEB_CALLS,),
-        about=About.AGENT,
-        errors=(404,),
-    )
+@Operation(
+    summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
+    body=models.TokenBody,
+    answer=models.TokenView,
+    scopes=(Scope.WEB_CALLS,),
+    about=About.AGENT,
+    errors=(404,),
 )
 async def make_token(request: web.Request) -> web.Response:
-    """Good for joining during 15 minutes, as the first one."""
-    opened, lobby = _room(request), request.app[SERVER].lobby
+    """Makes a participant token, with which a client may join during 15 minutes."""
+    opened, room_registry = _room(request), request.app[SERVER].room_registry
     wanted = checked(models.TokenBody, await json_object(request))
     if wanted.identity == opened.room.agent.identity:
         raise InvalidRequest("That identity is the agent's")
@@ -100,17 +93,19 @@ async def make_token(request: web.Request) -> web.Response:
             publish=wanted.canPublish, publish_data=wanted.canPublish, hidden=wanted.hidden
         ),
     )
-    return answer(models.TokenView(serverUrl=lobby.server_url(), participantToken=lobby.mint(grant)))
+    return answer(
+        models.TokenView(serverUrl=room_registry.server_url(), participantToken=room_registry.mint(grant))
+    )
 
 
 def _room(request: web.Request) -> OpenRoom:
-    lobby = request.app[SERVER].lobby
-    return lobby.opened(caller_of(request).access, request.match_info["roomName"])
+    room_registry = request.app[SERVER].room_registry
+    return room_registry.opened(caller_of(request).access, request.match_info["roomName"])
 
 
-def _desk(request: web.Request) -> Moderation:
-    lobby = request.app[SERVER].lobby
-    return Moderation(lobby, lobby.lines)
+def _moderation(request: web.Request) -> Moderation:
+    room_registry = request.app[SERVER].room_registry
+    return Moderation(room_registry, room_registry.outbound_legs)
 
 
 def _view(participant: Participant) -> models.ParticipantView:

@@ -1,4 +1,4 @@
-"""Text-to-speech and speech-to-text over HTTP (sections 4.5 and 4.6)."""
+"""Serves text-to-speech and speech-to-text over HTTP (sections 4.5 and 4.6 of the specification)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from api.http.auth import SERVER, authenticate, caller_of
 from api.http.bodies import complaint, json_object
-from api.http.operation import About, Operation, Scope, described
+from api.http.operation import About, Operation, Scope
 from api.http.peer import neighbourhood
 from api.schemas.speech import SpeechBody, TranscriptionForm, TranscriptionResponse
 from mediaserver.admission.rate_limits import RateLimit
@@ -35,19 +35,19 @@ from mediaserver.speech.service import Speaker, SpeechRequest, SpokenFile, Uploa
 log = logging.getLogger(__name__)
 
 KEYLESS: web.AppKey[RateLimit] = web.AppKey("keyless", RateLimit)
-"""Where an application keeps the request limit of those without a key."""
+"""The request limit of clients without a key."""
 
 STALLED_S = 30.0
-"""A client that takes nothing for so long is gone, or wants to keep a voice busy."""
+"""Seconds that a client may take for one piece; then the connection is aborted, so that it holds no voice."""
 
 PARTS_LIMIT = 16
-"""Parts of a form: three mean something."""
+"""Parts of a form; `file`, `job_id` and `language` are read."""
 
 FIELD_LIMIT = 4096
-"""Octets of a form's field."""
+"""Octets of one field of a form."""
 
 UNREADABLE = (ValueError, AssertionError, TimeoutError, aiohttp.ClientPayloadError, HttpProcessingError)
-"""What aiohttp makes of a form that is none."""
+"""What aiohttp raises for a malformed form."""
 
 _PIECE = 64 * 1024
 
@@ -55,7 +55,7 @@ routes = web.RouteTableDef()
 
 
 def set_up(app: web.Application) -> None:
-    """Adds the routes and their limits."""
+    """Adds the speech routes, and the limit for clients without a key where there is one."""
     per_minute = app[SERVER].settings.speech.keyless_requests_per_minute
     if per_minute:
         app[KEYLESS] = RateLimit(per_minute)
@@ -66,14 +66,12 @@ def set_up(app: web.Application) -> None:
 
 
 @routes.post("/v1/text-to-speech/generate")
-@described(
-    Operation(
-        summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
-        body=SpeechBody,
-        key_optional=True,
-        media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
-        errors=(400, 401, 403, 413, 422, 429, 500, 503),
-    )
+@Operation(
+    summary="Speaks a text, sent while it is made. No key is needed; with one, limits are higher",
+    body=SpeechBody,
+    key_optional=True,
+    media=("audio/wav", "audio/mp3", "audio/ogg", "audio/flac", "audio/pcm", "audio/mulaw"),
+    errors=(400, 401, 403, 413, 422, 429, 500, 503),
 )
 async def generate(request: web.Request) -> web.StreamResponse:
     """Streams the speech of a text, in the format that the body names."""
@@ -98,8 +96,8 @@ async def generate(request: web.Request) -> web.StreamResponse:
 
 
 async def _send(request: web.Request, response: web.StreamResponse, first: bytes, file: SpokenFile) -> None:
-    """All pieces. What fails now cannot become an error any more: the connection is cut, without the end of
-    the chunked body that says that the file is whole."""
+    """Sends all pieces. On a failure the headers are sent already: the connection is aborted without the last
+    chunk, so that the client sees that the file is incomplete."""
     try:
         await _write(response, first)
         async for piece in file.pieces:
@@ -117,10 +115,9 @@ async def _write(response: web.StreamResponse, piece: bytes) -> None:
 
 
 async def speaker_of(request: web.Request) -> Speaker:
-    """Who wants speech: whose key it is or, without any, the address.
+    """Returns who pays for the speech: the key's company or, without a key, the client address.
 
-    Raises `UnknownKey` also for a wrong key: somebody who sends one means to have its limits.
-    """
+    Raises `UnknownKey` for a wrong key too, as its sender expects the limits of a key, and `TooMany`."""
     if "Authorization" in request.headers:
         caller = await authenticate(request, Scope.SPEECH)
         return Speaker(caller.company_id, has_key=True)
@@ -147,7 +144,8 @@ async def _speech_body(request: web.Request) -> SpeechBody:
 
 @dataclass(slots=True)
 class Form:
-    """What was uploaded so far. `file` is a descriptor of memory outside the heap; -1: none came yet."""
+    """The upload so far. `file`: descriptor of a memfd, -1 before the file begins. `size` and `limit` in
+    octets."""
 
     limit: int
     file: int = -1
@@ -156,13 +154,13 @@ class Form:
     fields: dict[str, str] = field(default_factory=dict)
 
     def open(self) -> None:
-        """Begins the uploaded file in memory outside the heap. Raises `InvalidRequest` for a second file."""
+        """Begins the uploaded file in a memfd. Raises `InvalidRequest` for a second file."""
         if self.file >= 0:
             raise InvalidRequest("Only one file can be transcribed at a time")
         self.file = os.memfd_create("upload", os.MFD_CLOEXEC)
 
     def add(self, piece: bytes) -> None:
-        """More of it. Raises `TooLarge`."""
+        """Appends octets to the file. Raises `TooLarge`."""
         self.size += len(piece)
         if self.size > self.limit:
             raise TooLarge(f"The file is larger than {self.limit // (1024 * 1024)} MiB")
@@ -171,16 +169,14 @@ class Form:
 
 
 @routes.post("/transcribe")
-@described(
-    Operation(
-        summary="Understands an audio file",
-        body=TranscriptionForm,
-        body_type="multipart/form-data",
-        answer=TranscriptionResponse,
-        scopes=(Scope.SPEECH,),
-        about=About.REQUEST,
-        errors=(400, 401, 403, 409, 413, 429, 500, 503),
-    )
+@Operation(
+    summary="Understands an audio file",
+    body=TranscriptionForm,
+    body_type="multipart/form-data",
+    answer=TranscriptionResponse,
+    scopes=(Scope.SPEECH,),
+    about=About.REQUEST,
+    errors=(400, 401, 403, 409, 413, 429, 500, 503),
 )
 async def transcribe(request: web.Request) -> web.Response:
     """Answers the transcript of an uploaded audio file, with its confidence."""
@@ -216,7 +212,7 @@ def _fields(form: Form) -> TranscriptionForm:
 
 @asynccontextmanager
 async def _uploaded(request: web.Request, *, limit: int) -> AsyncIterator[Form]:
-    """The form of a request, read piece by piece; its file is gone after the block."""
+    """Reads the form of a request piece by piece; its file is closed after the block."""
     if (request.content_length or 0) > limit + PARTS_LIMIT * FIELD_LIMIT:
         raise TooLarge(f"The file is larger than {limit // (1024 * 1024)} MiB")
     if request.content_type != "multipart/form-data":

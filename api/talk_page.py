@@ -1,4 +1,5 @@
-"""A page to talk to an agent from a browser: plain modules over WHIP, nothing built, nothing from outside."""
+"""Serves a web page on which a visitor talks to an agent: plain JavaScript modules over WHIP, no build step,
+no external resources."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ from mediaserver.rooms.web_call import WebCallRequest
 STATIC = Path(__file__).parent / "static"
 
 TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
-"""Where an application keeps how many visitors there are."""
+"""The open talks per client address."""
 
 _PARTS = frozenset(path.name for path in (STATIC / "talk").iterdir())
-"""Known before the first request: the event loop does not look at the disk."""
+"""Listed before the first request, so that no request reads a directory on the event loop."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -39,13 +40,13 @@ routes = web.RouteTableDef()
 
 @routes.get("/talk/{agent}")
 async def page(request: web.Request) -> web.StreamResponse:
-    """The same page for every agent: whether there is one is said to who may talk to it."""
+    """Answers the same page for every agent, so that it does not tell which agents exist."""
     return web.FileResponse(STATIC / "talk" / "index.html", headers=_HEADERS)
 
 
 @routes.get("/static/talk/{name:[a-z]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
-    """A module or the style of the page."""
+    """Answers a JavaScript module or the style sheet of the page."""
     name = request.match_info["name"]
     if name not in _PARTS:
         raise web.HTTPNotFound
@@ -54,26 +55,27 @@ async def part(request: web.Request) -> web.StreamResponse:
 
 @routes.post("/talk/{agent}/session")
 async def session(request: web.Request) -> web.Response:
-    """A token for anybody, where the agent's company lets anybody talk (`public_talk`)."""
+    """Opens a room for an anonymous visitor where the agent's company sets `public_talk`; answers the
+    token."""
     server = request.app[SERVER]
     agent = server.directory.agent(_agent_id(request.match_info["agent"]))
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
     talks, address = request.app[TALKS], neighbourhood(request)
-    lobby = server.lobby
+    room_registry = server.room_registry
     talks.take(address, asyncio.get_running_loop().time())
     await server.web_calls.check_vacancy(company.id)
     talks.check(address)  # nothing is awaited between this and `opened`
     visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
-    invitation = lobby.invite(company.id, visitor)
-    talks.opened(address, invitation.room_name)
+    join_grant = room_registry.invite(company.id, visitor)
+    talks.opened(address, join_grant.room_name)
     return web.json_response(
         {
-            "serverUrl": invitation.server_url,
-            "roomName": invitation.room_name,
-            "participantToken": invitation.token,
-            "participantName": invitation.identity,
+            "serverUrl": join_grant.server_url,
+            "roomName": join_grant.room_name,
+            "participantToken": join_grant.token,
+            "participantName": join_grant.identity,
             "agentName": agent.name,
         }
     )
@@ -81,8 +83,8 @@ async def session(request: web.Request) -> web.Response:
 
 @routes.delete("/talk/{agent}/session")
 async def give_back(request: web.Request) -> web.Response:
-    """The visitor has thought better of it before joining: nothing is kept open for them."""
-    await asked(request.app[SERVER].lobby.withdraw(token_of(request)))
+    """Ends a session that no visitor joined, and closes its room."""
+    await asked(request.app[SERVER].room_registry.withdraw(token_of(request)))
     return web.Response(status=204)
 
 

@@ -1,4 +1,4 @@
-"""Browser sessions over HTTP: a room, and the token to join it."""
+"""Serves web calls over HTTP: opens a room and makes the token to join it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiohttp import web
 from api.calls import prompt_texts
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.schemas.calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
 from mediaserver.errors import InvalidRequest
 from mediaserver.rooms.web_call import WebCallRequest
@@ -23,15 +23,13 @@ _NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @routes.post("/api/v1/web-calls/connect")
-@described(
-    Operation(
-        summary="Opens a browser session with an agent",
-        body=WebCallRequestBody,
-        answer=WebCallResponse,
-        scopes=(Scope.WEB_CALLS,),
-        about=About.AGENT,
-        errors=(404, 500),
-    )
+@Operation(
+    summary="Opens a browser session with an agent",
+    body=WebCallRequestBody,
+    answer=WebCallResponse,
+    scopes=(Scope.WEB_CALLS,),
+    about=About.AGENT,
+    errors=(404, 500),
 )
 async def connect(request: web.Request) -> web.Response:
     """Opens a room for a web call and answers its `serverUrl` and `participantToken`."""
@@ -49,19 +47,19 @@ async def connect(request: web.Request) -> web.Response:
         variables=prompt_texts(metadata.promptVariables),
         metadata=custom,
     )
-    invitation = await request.app[SERVER].web_calls.connect(caller_of(request).access, new)
+    join_grant = await request.app[SERVER].web_calls.connect(caller_of(request).access, new)
     return answer(
         WebCallResponse(
-            serverUrl=invitation.server_url,
-            roomName=invitation.room_name,
-            participantToken=invitation.token,
-            participantName=invitation.identity,
+            serverUrl=join_grant.server_url,
+            roomName=join_grant.room_name,
+            participantToken=join_grant.token,
+            participantName=join_grant.identity,
         )
     )
 
 
 def is_uuid(value: object) -> bool:
-    """Whether `value` is a UUID written in the usual way."""
+    """Whether `value` is a UUID in its canonical form, in either case."""
     try:
         return isinstance(value, str) and str(uuid.UUID(value)) == value.lower()
     except ValueError:

@@ -1,7 +1,7 @@
 """WHIP over HTTP (RFC 9725): fifteen lines of plain browser JavaScript talk to an agent.
 
 POST   /rtc/whip           application/sdp, Bearer participantToken → 201, the answer, Location
-PATCH  /rtc/whip/{id}      application/trickle-ice-sdpfrag → 204; 200 with ours for an ICE restart
+PATCH  /rtc/whip/{id}      application/trickle-ice-sdpfrag → 204; 200 with a fragment for an ICE restart
 DELETE /rtc/whip/{id}      → 200
 """
 
@@ -19,7 +19,7 @@ from mediaserver.rooms.whip import Whip
 from mediaserver.settings.ice_servers import IceServer
 
 WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
-"""Where an application keeps its WHIP sessions."""
+"""The WHIP sessions of the application."""
 
 SDP = "application/sdp"
 FRAGMENT = "application/trickle-ice-sdpfrag"
@@ -31,7 +31,7 @@ CORS: Mapping[str, str] = {
     "Access-Control-Expose-Headers": "Location, Link, ETag, Retry-After",
     "Access-Control-Max-Age": "86400",
 }
-"""A page of anybody's may talk to its agent: the token says who, cookies play no part."""
+"""Any origin may connect: the participant token authorises, no cookie does."""
 
 REFUSALS: Mapping[type[Exception], type[Refused]] = {
     TokenRefused: UnknownKey,
@@ -41,7 +41,7 @@ REFUSALS: Mapping[type[Exception], type[Refused]] = {
     BadOffer: InvalidRequest,
     RoomError: InvalidRequest,
 }
-"""The first that fits."""
+"""Looked up in order: the first matching class counts."""
 
 _TOKEN_LIMIT = 32 * 1024
 _T = TypeVar("_T")
@@ -52,16 +52,16 @@ routes = web.RouteTableDef()
 @routes.options("/rtc/whip")
 @routes.options("/rtc/whip/{id}")
 async def preflight(request: web.Request) -> web.Response:
-    """What a browser asks before it asks."""
+    """Answers a CORS preflight request."""
     return web.Response(status=204, headers={**CORS, "Accept-Post": SDP})
 
 
 @routes.post("/rtc/whip")
 async def start(request: web.Request) -> web.Response:
-    """An offer for an answer."""
+    """Creates a WHIP session (RFC 9725 4.2): answers the SDP answer to an SDP offer."""
     server = request.app[SERVER]
     offer = await _body(request, SDP)
-    session, answer = await asked(request.app[WHIP].open(server.lobby, token_of(request), offer))
+    session, answer = await asked(request.app[WHIP].open(server.room_registry, token_of(request), offer))
     response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
     response.headers["Location"] = f"/rtc/whip/{session.id}"
     response.headers["ETag"] = f'"{session.id[:8]}"'
@@ -72,7 +72,7 @@ async def start(request: web.Request) -> web.Response:
 
 @routes.patch("/rtc/whip/{id}")
 async def trickle(request: web.Request) -> web.Response:
-    """More candidates, or an ICE restart."""
+    """Takes trickled ICE candidates, or answers an ICE restart (RFC 9725 4.3)."""
     fragment = await _body(request, FRAGMENT)
     ours = await asked(request.app[WHIP].trickle(request.match_info["id"], fragment))
     if ours is None:
@@ -84,19 +84,20 @@ async def trickle(request: web.Request) -> web.Response:
 async def end(request: web.Request) -> web.Response:
     """Ends a WHIP session (RFC 9725 4.2): the client has left."""
     server = request.app[SERVER]
-    await asked(request.app[WHIP].end(server.lobby, request.match_info["id"]))
+    await asked(request.app[WHIP].end(server.room_registry, request.match_info["id"]))
     return web.Response(headers=CORS)
 
 
 async def open_to_pages(request: web.Request, response: web.StreamResponse) -> None:
-    """A signal on every response: refusals too must be readable by a page of another origin."""
+    """Adds the CORS headers to every response below /rtc/, so that pages of other origins can read refusals
+    too."""
     if request.path.startswith("/rtc/"):
         for name, value in CORS.items():
             response.headers.setdefault(name, value)
 
 
 async def asked(work: Awaitable[_T]) -> _T:
-    """What came of it, the refusals of a room turned into the API's."""
+    """Awaits `work`, with the exceptions of rooms turned into the API's refusals."""
     try:
         return await work
     except RoomError as error:
@@ -106,13 +107,13 @@ async def asked(work: Awaitable[_T]) -> _T:
 
 
 def refusal_of(error: Exception) -> Refused:
-    """What a room says no with, as the API says it."""
+    """Returns the API's refusal for an exception of a room."""
     kind = next(refused for ours, refused in REFUSALS.items() if isinstance(error, ours))
     return kind(str(error))
 
 
 def token_of(request: web.Request) -> str:
-    """The participant token of a request. Raises `UnknownKey` without one."""
+    """Returns the participant token of a request. Raises `UnknownKey` without one."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or len(token) > _TOKEN_LIMIT:
         raise UnknownKey("Missing participant token")

@@ -1,13 +1,13 @@
-"""`python -m bench NAME`: one module per benchmark, imported only when it is run."""
+"""Runs a benchmark, `python -m bench NAME`; its module is imported only then."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Mapping
 from typing import Final
 
 import click
+
+from mediaserver.__main__ import Commands
 
 COMMANDS: Final[Mapping[str, str]] = {
     "kernels": "bench.kernels.__main__:main",
@@ -30,25 +30,10 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 
 
-class Benchmarks(click.Group):
-    """Commands by name, from a table: a benchmark's dependencies are needed by that benchmark alone."""
+class Benchmarks(Commands):
+    """The benchmarks by name; the dependencies of each are needed by that benchmark alone."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, target in COMMANDS.items() if _exists(target)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        target = COMMANDS.get(cmd_name)
-        if target is None or not _exists(target):
-            return None
-        module, _, attribute = target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{target} is not a click command")
-        return command
-
-
-def _exists(target: str) -> bool:
-    return importlib.util.find_spec(target.partition(":")[0]) is not None
+    targets = COMMANDS
 
 
 @click.group(cls=Benchmarks)

@@ -1,4 +1,4 @@
-"""`python -m bench all`: every benchmark after the other, each in a process of its own."""
+"""Runs every benchmark, each in a process of its own: `python -m bench all`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("voices",), ("--short",)),
     (("fuzz",), ("--cases", "4000")),
 )
-"""Each benchmark, and what it is given besides for a run of a few minutes."""
+"""Arguments of each benchmark, and those that shorten it to a few minutes."""
 
 
 @click.command()

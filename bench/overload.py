@@ -1,10 +1,10 @@
-"""`python -m bench overload`: more calls than the server can do, and what becomes of those that it took.
+"""Measures more calls than the server can handle, and the outcome of those that it took: `python -m bench
+overload`.
 
 The server and the load of `bench call`: short calls over SIP and RTP at a steady rate. First the rate is
 raised until calls are refused; then half of that rate, the rate itself and three times as much are measured
-in turns. A good server answers every call, soon, with 200 or with 503 and Retry-After, and who talks notices
-nothing.
-"""
+in turns. A good server answers every call soon, with 200 or with 503 and Retry-After, and calls in progress
+are not disturbed."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call.figures import Figures, Window, loop_lag_ms, pacing, percentiles, surroundings
+from bench.call.figures import Window, loop_lag_ms, pacing, surroundings
 from bench.call.generator import Job
 from bench.call.phases import measured
 from bench.call.processes import SCRIPT_NUMBER, ServerUnderTest, before_others, serving
+from mediaserver.benchmark.figures import Figures, percentiles
 
 REFUSAL_TARGET_MS: Final = 100.0
 GAP_TARGET: Final = 2.0
 SHARES: Final = (0.5, 1.0, 3.0)
 
 HOLD_S: Final = 2.0
-"""How long a call lasts: long enough for a greeting, short enough that setting up is most of the work."""
+"""Seconds that a call lasts: long enough for a greeting, short enough that call set-up is most of the
+work."""
 
 FIRST_RATE: Final = 8.0
 STEP: Final = 1.25
 LAST_RATE: Final = 400.0
 STEP_S: Final = 4.0
 REFUSED_SHARE: Final = 0.02
-"""Refusing has begun when so many of a step's calls are refused, or not answered at all."""
+"""Share of a step's calls that are refused, or not answered at all, from which on refusal has begun."""
 
 
 class Load:
-    """Short calls against one server, each phase with numbers of its own."""
+    """Short calls against one server; each phase has numbers of its own."""
 
     def __init__(self, server: ServerUnderTest, *, hold_s: float) -> None:
         self._server = server
@@ -46,7 +48,7 @@ class Load:
         self._number = 14_155_560_000
 
     def onset(self) -> float:
-        """The lowest rate at which calls are refused."""
+        """Returns the lowest rate at which calls are refused."""
         rate = FIRST_RATE
         while rate < LAST_RATE:
             step = phase_figures(*self.at(rate, STEP_S))
@@ -57,7 +59,7 @@ class Load:
         return rate
 
     def at(self, rate_per_s: float, seconds: float) -> tuple[list[Figures], Window]:
-        """What became of the calls of a phase, and what the system counted meanwhile."""
+        """Runs the calls of a phase; returns their outcomes and the system's counters."""
         self._number += 10_000
         job = Job(
             server=self._server.address,
@@ -73,7 +75,7 @@ class Load:
 
 
 def phase_figures(calls: Sequence[Figures], window: Window) -> Figures:
-    """One phase: what became of its calls."""
+    """Returns the figures of one phase."""
     refused = [call for call in calls if call["refused_ms"] is not None]
     talked = [call for call in calls if call["set_up_ms"] is not None]
     return {
@@ -93,11 +95,11 @@ def phase_figures(calls: Sequence[Figures], window: Window) -> Figures:
 
 
 def measure(*, seconds: float, rounds: int, onset_per_s: float | None) -> dict[str, Any]:
-    """Everything, as results/overload.json has it."""
+    """Returns all figures, as in results/overload.json."""
     load_before = os.getloadavg()
     with tempfile.TemporaryDirectory() as scratch, serving(Path(scratch)) as server:
         load = Load(server, hold_s=HOLD_S)
-        load.at(FIRST_RATE, 2.0)  # what a process does for the first time
+        load.at(FIRST_RATE, 2.0)  # first-time work of the process
         onset = onset_per_s or load.onset()
         phases: dict[float, list[Figures]] = {share: [] for share in SHARES}
         for _ in range(rounds):
@@ -118,7 +120,7 @@ def measure(*, seconds: float, rounds: int, onset_per_s: float | None) -> dict[s
 
 
 def rows(figures: Figures) -> list[tuple[str, ...]]:
-    """A line for each phase and round."""
+    """Returns a row per phase and round."""
     return [
         (
             f"{phase['share']:g} × onset, {phase['rate_per_s']:g} a second",
@@ -135,7 +137,7 @@ def rows(figures: Figures) -> list[tuple[str, ...]]:
 
 
 def targets(figures: Figures) -> list[tuple[str, str, str, str]]:
-    """What, target, reached, and whether the target is met; the worse of the rounds counts."""
+    """Returns name, target, measured value, and whether the target is met; the worse round counts."""
     half, _, triple = (phase["rounds"] for phase in figures["phases"])
     slowest = max((each["refused_ms"]["p99"] or 0.0 for each in triple), default=0.0)
     ratios = [

@@ -1,9 +1,8 @@
-"""`python -m bench post`: orders for calls come in while other calls are up, and neither may suffer.
+"""Measures orders over the API while calls are up, and those calls: `python -m bench post`.
 
-The server and the load of `bench call`: 30 calls that talk, measured in turns without and with somebody who
+The server and the load of `bench call`: 30 calls that talk, measured in turns without and with a client that
 orders one more call at a time over the API. Each order is queued, claimed, armed and dialled, to a carrier
-that is busy at once: the whole way of an outbound call but for its media.
-"""
+that is busy at once: the whole path of an outbound call except its media."""
 
 from __future__ import annotations
 
@@ -23,16 +22,17 @@ from typing import Any, Final
 import click
 
 from bench import report
-from bench.call.figures import Figures, pacing, percentiles, surroundings
+from bench.call.figures import pacing, surroundings
 from bench.call.generator import Job
 from bench.call.phases import measured
 from bench.call.processes import KEY, SCRIPT_NUMBER, ServerUnderTest, serving
+from mediaserver.benchmark.figures import Figures, percentiles
 
 POST_TARGET_MS: Final = 50.0
 GAP_TARGET_MS: Final = 22.0
 
 RATE: Final = click.FloatRange(0.1, 20)
-"""Orders a second: no more than a key may ask for by default (1200 a minute)."""
+"""Orders per second: at most the default limit of a key (1200 a minute)."""
 
 AGENT: Final = "5d6c6a1e-1f0f-4c1a-8a55-6b1de26a3d33"
 CARRIER: Final = """
@@ -62,7 +62,7 @@ _TO: Final = re.compile(r"^To:[^\r\n]*", re.MULTILINE | re.IGNORECASE)
 
 class BusyCarrier:
     """Answers every INVITE with 486 Busy Here, on a thread of its own until `close`. `invited` counts the
-    Call-IDs that it saw."""
+    Call-IDs received."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(type=socket.SOCK_DGRAM)
@@ -76,11 +76,11 @@ class BusyCarrier:
 
     @property
     def invited(self) -> int:
-        """How many calls were offered."""
+        """Number of calls received."""
         return len(self._invited)
 
     def close(self) -> None:
-        """No more answers."""
+        """Stops answering and closes the socket."""
         self._closing.set()
         self._thread.join()
         self._socket.close()
@@ -109,8 +109,8 @@ class BusyCarrier:
 
 
 class Orders:
-    """Orders a call `rate_per_s` times a second. `answers_ms` counts from the moment that an order was due to
-    the last byte of its answer: one that waits for the one before it waits on our account."""
+    """Orders a call `rate_per_s` times a second. `answers_ms` counts from the time that an order was due to
+    the last byte of its response, so that the wait of an order for the one before counts too."""
 
     def __init__(self, server: ServerUnderTest, rate_per_s: float) -> None:
         self._http = server.http
@@ -121,7 +121,7 @@ class Orders:
 
     @contextmanager
     def coming_in(self) -> Iterator[None]:
-        """Orders calls while the block runs, on a thread of its own."""
+        """Orders calls on a thread of its own for the length of the block."""
         closing = threading.Event()
         thread = threading.Thread(target=self._order, args=(closing,), name="orders")
         thread.start()
@@ -152,7 +152,7 @@ class Orders:
 
 
 def measure(*, calls: int, seconds: float, rate_per_s: float, rounds: int) -> dict[str, Any]:
-    """Everything, as results/post.json has it."""
+    """Returns all figures, as in results/post.json."""
     load_before = os.getloadavg()
     carrier = BusyCarrier()
     try:
@@ -178,7 +178,7 @@ def measure(*, calls: int, seconds: float, rate_per_s: float, rounds: int) -> di
 def _phases(
     server: ServerUnderTest, orders: Orders, rounds: int, *, calls: int, seconds: float
 ) -> dict[str, Figures]:
-    """Without orders and with them, in turns, so that others on the machine disturb both alike."""
+    """Measures without and with orders in turns, so that other programs disturb both alike."""
     heard: dict[str, list[Figures]] = {"without": [], "with": []}
     last: dict[str, Figures] = {}
     for number in range(2 * rounds):
@@ -195,7 +195,7 @@ def _phases(
 
 
 def rows(figures: Figures) -> list[tuple[str, str, str, str]]:
-    """What, target, reached, and whether the target is met."""
+    """Returns name, target, measured value, and whether the target is met."""
     post, quiet, busy = figures["post_ms"]["p99"], figures["without"], figures["with"]
     gap = busy["gap_ms"]["p99"]
     told = [

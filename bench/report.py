@@ -1,4 +1,4 @@
-"""How every benchmark tells its result: a table, a JSON file, a picture, and on what machine it was."""
+"""Shows and saves the results of benchmarks: a table, a JSON file, a picture, and the machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matplotlib import pyplot
 from rich.console import Console
 from rich.table import Table
 
-pyplot.switch_backend("Agg")  # files only: there may be no display
+pyplot.switch_backend("Agg")  # draws to files, without a display
 
 RESULTS: Final = Path(__file__).parent / "results"
 _PACKAGES: Final = ("numpy", "numba", "aiohttp", "aiortc", "av", "scipy", "soxr", "webrtcvad-wheels")
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on; without names of hosts or people."""
+    """Returns what the figures depend on, without names of hosts or people."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on the terminal; the first column is text, the others are figures."""
+    """Prints a table on the terminal; the first column is text, the others are figures."""
     table = Table(title=title, caption=_caption())
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
@@ -42,33 +42,12 @@ def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -
     Console().print(table)
 
 
-def save(name: str, figures: Mapping[str, Any]) -> Path:
-    """results/NAME.json: the figures with date and machine."""
-    path = _path(name, "json")
+def save(name: str, figures: Mapping[str, Any], *, folder: Path = RESULTS) -> Path:
+    """Writes NAME.json in `folder`: the figures with date and machine."""
+    path = _path(name, "json", folder)
     whole = {"benchmark": name, "date": _now(), "machine": machine(), **figures}
     path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
-
-
-def bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], *, unit: str) -> Path:
-    """results/NAME.png: bars on a logarithmic scale; `groups` maps a subject to contenders and values."""
-    labels, values, colours = [], [], []
-    for group, contenders in groups.items():
-        for number, (contender, value) in enumerate(contenders.items()):
-            labels.append(f"{group}: {contender}")
-            values.append(value)
-            colours.append("#1f6f8b" if number == 0 else "#c9c9c9")
-    figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(labels) + 1.2))
-    axes.barh(range(len(labels)), values, color=colours)
-    axes.set_yticks(range(len(labels)), labels, fontsize=8)
-    axes.margins(x=0.15, y=0.01)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel(unit)
-    axes.set_title(f"{title}\n{_caption()}", fontsize=9)
-    for position, value in enumerate(values):
-        axes.text(value, position, f" {value:,.0f}", va="center", fontsize=7)
-    return _finish(figure, name)
 
 
 def lines(
@@ -79,7 +58,7 @@ def lines(
     *,
     labels: tuple[str, str],
 ) -> Path:
-    """results/NAME.png: curves over one axis; `labels` are those of the axes."""
+    """Draws results/NAME.png: curves over one axis; `labels` are those of the axes."""
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for label, values in series.items():
         axes.plot(x, values, marker="o", markersize=3, label=label)
@@ -89,10 +68,6 @@ def lines(
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-    return _finish(figure, name)
-
-
-def _finish(figure: Any, name: str) -> Path:
     path = _path(name, "png")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -100,9 +75,9 @@ def _finish(figure: Any, name: str) -> Path:
     return path
 
 
-def _path(name: str, suffix: str) -> Path:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    return RESULTS / f"{name}.{suffix}"
+def _path(name: str, suffix: str, folder: Path = RESULTS) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.{suffix}"
 
 
 def _caption() -> str:

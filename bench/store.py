@@ -1,9 +1,9 @@
-"""`python -m bench store`: the queue under load, on a database file and on a private PostgreSQL server.
+"""Measures the queue under load, on a database file and on a private PostgreSQL server: `python -m bench
+store`.
 
-Three questions: how many calls a second come in, in batches and one by one; how long a node waits for its
-share of a long queue (p99 of a claim, and of arming what was claimed); and how long the first call of a small
-company waits behind somebody else's hundred thousand.
-"""
+Three questions: how many calls per second can be queued, in batches and one by one; how long a node waits for
+its share of a long queue (p99 of a claim, and of arming a claimed call); and how long the first call of a
+small company waits behind a hundred thousand calls of another."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FROM n
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of everything."""
+    """Sizes of the measurements."""
 
     enqueued: int
     queue: int
@@ -62,7 +62,7 @@ FULL = Plan(enqueued=10_000, queue=1_000_000, claims=500, behind=100_000)
 
 
 def settings() -> Settings:
-    """Two companies that may do as they like."""
+    """Returns the settings of two companies without limits."""
     names = (SMALL, LARGE)
     return Settings.model_validate(
         {
@@ -78,7 +78,7 @@ def settings() -> Settings:
 
 
 def call_of(company_id: str, number: int) -> NewCall:
-    """A call to a number of its own."""
+    """Returns a call to a number of its own."""
     text = f"+9665{number:08d}"
     return NewCall(
         company_id=company_id,
@@ -91,7 +91,7 @@ def call_of(company_id: str, number: int) -> NewCall:
 
 
 async def enqueueing(store: Store, count: int) -> dict[str, float]:
-    """Calls a second, in batches and one at a time."""
+    """Measures queued calls per second, in batches and one at a time."""
     began = time.perf_counter()
     for first in range(0, count, PER_BATCH):
         items = [call_of(SMALL, number) for number in range(first, first + PER_BATCH)]
@@ -107,7 +107,7 @@ async def enqueueing(store: Store, count: int) -> dict[str, float]:
 
 
 async def fill(db: Db, count: int, prefix: str) -> None:
-    """Puts `count` calls of the large company into the queue, past the store."""
+    """Queues `count` calls of the large company by SQL, without the store."""
     for first in range(0, count, FILL_PIECE):
         last = min(count, first + FILL_PIECE) - 1
 
@@ -119,7 +119,7 @@ async def fill(db: Db, count: int, prefix: str) -> None:
 
 
 async def claiming(store: Store, count: int) -> dict[str, float]:
-    """Milliseconds for a claim, and for arming and ending one call, in a long queue."""
+    """Measures milliseconds of a claim, and of arming and ending one call, in a long queue."""
     outcome = Outcome(status=CallStatus.COMPLETED, cause="normal")
     claims_ms, arms_ms, ends_ms = [], [], []
     for _ in range(count):
@@ -136,20 +136,20 @@ async def claiming(store: Store, count: int) -> dict[str, float]:
 
 
 async def timed(work: Awaitable[T]) -> tuple[float, T]:
-    """How many milliseconds `work` took, and its result."""
+    """Returns the milliseconds that `work` took, and its result."""
     began = time.perf_counter()
     result = await work
     return (time.perf_counter() - began) * 1000, result
 
 
 def figures(name: str, values_ms: list[float]) -> dict[str, float]:
-    """Median and 99th percentile."""
+    """Returns median and 99th percentile."""
     cuts = quantiles(values_ms, n=100)
     return {f"{name}_p50_ms": cuts[49], f"{name}_p99_ms": cuts[98]}
 
 
 class Caller:
-    """A node whose calls take no time, and which remembers when a call was started."""
+    """A node whose calls take no time, with the start time of each call."""
 
     def __init__(self, store: Store) -> None:
         self.started: dict[str, float] = {}
@@ -177,7 +177,7 @@ class Caller:
             await self._news.wait()
 
     async def done(self) -> None:
-        """Waits until the last call is over."""
+        """Waits until the last call has ended."""
         await asyncio.gather(*self._calls)
 
     def _start(self, claim: Claim) -> None:
@@ -203,7 +203,7 @@ class Caller:
 
 
 async def fairness(store: Store, rounds: int = 20) -> dict[str, float]:
-    """Milliseconds until a small company's call is started while a large one has a long queue."""
+    """Measures milliseconds until a small company's call starts while a large company has a long queue."""
     caller = Caller(store)
     running = asyncio.create_task(caller.dispatch.run_claims())
     waits_ms = []
@@ -222,7 +222,7 @@ async def fairness(store: Store, rounds: int = 20) -> dict[str, float]:
 
 
 async def measure(url: str, folder: Path, plan: Plan) -> dict[str, float]:
-    """All figures of one engine."""
+    """Measures all figures of one database."""
     db = await open_database(url, folder)
     async with Store(db) as store:
         await store.sync_file(settings())
@@ -243,7 +243,7 @@ def forget(tx: Tx) -> int:
 
 
 async def both(plan: Plan) -> dict[str, dict[str, float]]:
-    """The figures of each engine."""
+    """Measures both databases."""
     cluster = Cluster()
     try:
         with tempfile.TemporaryDirectory() as folder:

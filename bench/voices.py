@@ -1,7 +1,7 @@
-"""`python -m bench voices`: what each local voice costs, and how long its first sound takes.
+"""Measures cost and first sound of each local voice: `python -m bench voices`.
 
-The voices speak in turn, sentence by sentence, several rounds, so that the machine's noise falls on all of
-them; the first is the baseline. CPU time is that of the voice's process."""
+The voices speak in turn, sentence by sentence, several rounds, so that the machine's noise affects all; the
+first is the baseline. CPU time is that of the voice's process."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ TEXTS: Final = {
     25: "I have found your parcel, it left the depot this morning and it will be with you between two and "
     "four in the afternoon today, alright?",
 }
-"""By number of words."""
+"""Texts by number of words."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """Of one voice: seconds until the first sound by words, CPU seconds and seconds of speech in all."""
+    """The figures of one voice: seconds until the first sound by words, CPU seconds and seconds of speech in
+    all."""
 
     first_s: dict[int, list[float]] = field(default_factory=lambda: {words: [] for words in TEXTS})
     cpu_s: float = 0.0
@@ -63,7 +64,7 @@ COLUMNS: Final = (
 
 
 async def measure(rounds: int) -> dict[str, Figures]:
-    """By voice; those that this machine lacks are left out."""
+    """Returns the figures by voice, without those that this machine lacks."""
     voices: dict[str, Any] = {}
     figures: dict[str, Figures] = {}
     try:
@@ -100,7 +101,7 @@ async def _say(voice: ProcessVoice, words: int, text: str, into: Figures) -> Non
 
 
 def rows(figures: dict[str, Figures]) -> list[list[object]]:
-    """A row a voice."""
+    """Returns one row per voice."""
     return [row for _, row in _named(figures)]
 
 

@@ -1,4 +1,4 @@
-"""Answers every call and gives the caller their own voice back: python answer_and_echo.py 127.0.0.1:5070"""
+"""Answers every call and plays the caller's own voice back: python answer_and_echo.py 127.0.0.1:5070"""
 
 import asyncio
 import collections
@@ -6,11 +6,11 @@ import sys
 
 from pipeline.audio import Pcm
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 
 class Echo:
-    """What is heard is what is said."""
+    """Plays every received frame back: listener and source of a call in one."""
 
     def __init__(self) -> None:
         self.frames: collections.deque[Pcm] = collections.deque(maxlen=10)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 
 async def main(uri: str, number: str, path: str) -> None:
@@ -23,7 +23,7 @@ async def main(uri: str, number: str, path: str) -> None:
         except CallFailed as failed:
             sys.exit(f"{number}: {failed.cause} ({failed.code})")
         await call.play(samples, rate_hz)
-        await asyncio.sleep(0.2)  # what is still on its way
+        await asyncio.sleep(0.2)  # the last packets are still on their way
         await call.hang_up()
         print(f"{await call.ended()}: {call.stats.packets_sent} sent, {call.stats.packets_received} heard")
 

@@ -10,7 +10,7 @@ from livekit import rtc
 
 
 async def talk(url: str, token: str, words: str) -> None:
-    """One conversation: the greeting, our words once the agent listens (some never do), until it hangs up."""
+    """Waits for the agent to listen (some never do), sends `words`, waits for the hang-up."""
     room, over, listening = rtc.Room(), asyncio.Event(), asyncio.Event()
 
     async def show(reader: rtc.TextStreamReader, speaker: str) -> None:

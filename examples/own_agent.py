@@ -10,7 +10,7 @@ from pipeline.speech import Expected
 from pipeline.stt.pocketsphinx import PocketSphinx
 from pipeline.tts.espeak import Espeak
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 
 class Barista:  # takes one order

@@ -1,4 +1,5 @@
-"""The command line: `mediaserver serve | check | doctor | explain | call | keys | restore | models | demo`.
+"""The command line: `mediaserver serve | compile | check | doctor | explain | call | bench | keys | restore |
+models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -14,34 +15,40 @@ from pkgutil import resolve_name
 
 import click
 
+from mediaserver import logging as logs
 from mediaserver.cli.config import config_option, load_again, load_or_exit
+from mediaserver.settings import Settings
 
 COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
+    "compile": "mediaserver.cli.kernels:compile_",
     "check": "mediaserver.cli.admin:check",
-    "doctor": "mediaserver.cli.doctor:doctor",
+    "doctor": "mediaserver.cli.admin:doctor",
     "explain": "mediaserver.cli.explain:explain",
     "call": "mediaserver.cli.admin:place",
+    "bench": "mediaserver.cli.bench:bench",
     "keys": "mediaserver.cli.admin:keys",
     "restore": "mediaserver.cli.admin:restore",
     "models": "mediaserver.cli.models:models",
     "demo": "mediaserver.__main__:demo",
 }
-"""Name of each command and where it is."""
+"""The module and function of each command, by its name."""
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for. `targets`: as `COMMANDS`."""
+
+    targets = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
-        return list(COMMANDS)
+        return list(self.targets)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, None for an unknown one."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.targets:
             return None
-        command: click.Command = resolve_name(COMMANDS[cmd_name])
+        command: click.Command = resolve_name(self.targets[cmd_name])
         return command
 
 
@@ -51,12 +58,15 @@ class Commands(click.Group):
 def serve(config: str, data: str | None) -> None:
     """Runs the server until SIGTERM or SIGINT; calls in progress may end first, a second signal ends them.
     SIGHUP reads the file again."""
-    gc.disable()  # what is imported stays: to look through it again and again is 0.4 s of every start
-    settings = load_or_exit(config, data, writes=True)
-    run, build = resolve_name("mediaserver.serve:run"), resolve_name("api.app:build")
-    gc.freeze()
-    gc.enable()
-    sys.exit(asyncio.run(run(settings, build, reread=partial(load_again, config, data))))
+    gc.disable()  # what is imported stays: collecting it again and again costs 0.4 s of every start
+    settings = load_or_exit(config, data, writes=True, first=_open_log)
+    launch = resolve_name("mediaserver.launch:launch")
+    sys.exit(asyncio.run(launch(settings, reread=partial(load_again, config, data))))
+
+
+def _open_log(settings: Settings) -> None:
+    """For what is logged before the server runs, which opens it again."""
+    logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
 
 
 @click.command()

@@ -1,8 +1,7 @@
-"""When people may be called: hours of the week, in the called party's own local time.
+"""Calling windows: hours of the week in which people may be called, in the called party's own local time.
 
-A number tells where it is at home, often only roughly: a toll-free or a mobile number may be in any of its
-country's time zones. Such a number may be called only while the hour is right in *all* of them.
-"""
+A number tells its time zone, often only roughly: a toll-free or a mobile number may be in any zone of its
+country. Such a number may be called only while a window is open in *all* of them."""
 
 from __future__ import annotations
 
@@ -25,28 +24,28 @@ _TEXT = re.compile(r"(?P<days>[a-z,*-]+) (?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)
 _DAY_MINUTES = 24 * 60
 
 _LOOK_AHEAD_DAYS = 8
-"""A week and a day: every window comes round within it, whatever the clocks do."""
+"""Days looked ahead, a week and a day: every window recurs within them, whatever clock changes there are."""
 
 _UNKNOWN = "Etc/Unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Hours of some days, in minutes of the day; `days` are counted from Monday."""
+    """A window on some days, in minutes of the day; `days` are counted from Monday, 0."""
 
     days: frozenset[int]
     start_min: int
     end_min: int
 
     def holds(self, moment: datetime) -> bool:
-        """Whether a local time lies inside."""
+        """Whether the local time `moment` lies in the window."""
         minute = moment.hour * 60 + moment.minute
         return moment.weekday() in self.days and self.start_min <= minute < self.end_min
 
 
 @lru_cache(maxsize=1024)
 def parse_window(text: str) -> Window:
-    """ "mon-fri 09:00-20:00", "sat,sun 10:00-14:00", "* 08:00-24:00". Raises ValueError."""
+    """Parses "mon-fri 09:00-20:00", "sat,sun 10:00-14:00" or "* 08:00-24:00". Raises ValueError."""
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError('must be days and hours such as "mon-fri 09:00-20:00" or "* 08:00-21:00"')
@@ -79,8 +78,8 @@ def _minutes(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def zones_of(number: str, country: str = "") -> tuple[str, ...]:
-    """The time zones where an E.164 `number` may be at home; those of `country` where nothing is known of
-    it."""
+    """Returns the time zones that an E.164 `number` may be in; those of `country` where the number tells
+    none."""
     parsed = phonenumbers.parse(number)
     for candidate in (parsed, _example(parsed.country_code or 0), _example_of(country)):
         zones = timezone.time_zones_for_number(candidate) if candidate is not None else ()
@@ -98,8 +97,8 @@ def _example_of(region: str) -> phonenumbers.PhoneNumber | None:
 
 
 def next_open_ms(windows: Sequence[str], zones: Iterable[str], at_ms: int) -> int | None:
-    """The first moment from `at_ms` on at which a window is open in all `zones`: `at_ms` itself where one is,
-    None where none ever is. Without windows every moment is."""
+    """Returns the first moment from `at_ms` on at which a window is open in all `zones`: `at_ms` itself where
+    one is, None where none ever is. Without windows every moment is open."""
     if not windows:
         return at_ms
     parsed = [parse_window(text) for text in windows]
@@ -110,7 +109,7 @@ def next_open_ms(windows: Sequence[str], zones: Iterable[str], at_ms: int) -> in
 
 
 def _clocks(zones: Iterable[str], at_ms: int) -> list[ZoneInfo]:
-    """One zone for each way in which clocks differ between now and the end of what is looked at."""
+    """Returns one zone for each group of zones whose clocks agree until the end of the days looked at."""
     end_ms = at_ms + _LOOK_AHEAD_DAYS * _DAY_MINUTES * 60_000
     different: dict[tuple[timedelta | None, timedelta | None], ZoneInfo] = {}
     for name in zones:

@@ -1,9 +1,7 @@
-"""Compiles `pipeline.audio.kernels` where somebody waits for it: half a minute of one core, once on a
-machine.
+"""Compiles `pipeline.audio.kernels` with progress: half a minute of one core, once per machine.
 
-`python -m mediaserver.compile_kernels` prints how many are there, a line each, and nothing where all of them
-come from numba's cache.
-"""
+`python -m mediaserver.compile_kernels` prints a line with the progress after each compilation, and nothing
+where all kernels come from numba's cache."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ from typing import Any, Final
 
 from numba.core import event
 
-COMPILATIONS: Final = 108
-"""Kernels, each with its signatures, and what they call."""
+COMPILATIONS: Final = 127
+"""The number of compilations: kernels, each with its signatures, and the functions that they call."""
 
 Told = Callable[[int, int], None]
 
@@ -27,23 +25,23 @@ class _Count(event.Listener):
         self._done = 0
 
     def on_start(self, _event: Any) -> None:
-        """Nothing is to be told yet."""
+        """Does nothing: only ends are counted."""
 
     def on_end(self, _event: Any) -> None:
-        """One more."""
+        """Counts a compilation and reports the progress."""
         self._done += 1
         self._told(self._done, max(self._done, COMPILATIONS))
 
 
 def compile_kernels(told: Told) -> None:
-    """Compiles what is not in numba's cache, and calls `told` after each with how many there are, and of how
-    many. Does nothing where the kernels are imported already. It takes long: not for the event loop."""
+    """Compiles what is not in numba's cache, and calls `told` after each with how many are done, and of how
+    many. Does nothing where the kernels are imported already. Takes long: not for the event loop."""
     with event.install_listener("numba:compile", _Count(told)):
         import_module("pipeline.audio.kernels")
 
 
 def main() -> None:
-    """Tells it on standard output."""
+    """Prints the progress on standard output."""
     compile_kernels(lambda done, of: print(done, of, flush=True))
 
 

@@ -1,4 +1,4 @@
-"""Telephone numbers: one spelling inside (E.164 with "+"), the carrier's spelling outside."""
+"""Telephone numbers: E.164 with "+" inside the server, the carrier's format outside."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _FORMAT = re.compile(r"\+?\d{0,8}\{(?:e164|national)\}")
 
 
 def normalise(text: str, region: str | None = None) -> str:
-    """A number as people and programs write it to E.164 with "+".
+    """Normalises a number as people and programs write it to E.164 with "+".
 
     `region` is the company's country (ISO 3166, "SA"). With "+" or "00" the number is international. Without,
     in this order: digits that begin with the region's own country code; a number of the region (with or
     without its trunk prefix "0"); digits with any other country code. The first reading in a range that is in
     use counts, else the first whose length its country has: ranges are newer than tables of them. Raises
-    `InvalidNumber`.
-    """
+    `InvalidNumber`."""
     text = text.strip()
     if _SPELLING.fullmatch(text) is None:
         raise InvalidNumber("Invalid phone number format")
@@ -42,7 +41,7 @@ def normalise(text: str, region: str | None = None) -> str:
 
 
 def _guess(digits: str, region: str | None) -> PhoneNumber | None:
-    """The reading of `digits` in the order that `normalise` promises."""
+    """Returns the reading of `digits` in the order that `normalise` promises, None for none."""
     readings: list[PhoneNumber | None] = []
     with_code = region is not None and digits.startswith(calling_code(region))
     if region is not None and not with_code:
@@ -57,7 +56,8 @@ def _guess(digits: str, region: str | None) -> PhoneNumber | None:
 
 
 def _has_its_length(number: PhoneNumber) -> bool:
-    """Whether its country has numbers of that length; those that lack an area code are none."""
+    """Whether the number's country has numbers of that length; a number without its area code does not
+    count."""
     return bool(phonenumbers.is_possible_number_with_reason(number) == ValidationResult.IS_POSSIBLE)
 
 
@@ -69,7 +69,7 @@ def _parse(text: str, region: str | None) -> PhoneNumber | None:
 
 
 def _checked(number: PhoneNumber | None) -> str:
-    # A number written out in full is taken at its word: numbering plans grow faster than tables of them.
+    # A number written out in full is accepted: numbering plans grow faster than the tables of them.
     if number is None or not _has_its_length(number):
         raise InvalidNumber("Invalid phone number format")
     return _e164(number)
@@ -80,12 +80,13 @@ def _e164(number: PhoneNumber) -> str:
 
 
 def calling_code(region: str) -> str:
-    """The country code of a region: "SA" to "966"."""
+    """Returns the country code of a region: "SA" to "966"."""
     return str(phonenumbers.country_code_for_region(region))
 
 
 def check_number_format(value: str) -> str:
-    """A trunk's number_format. Raises ValueError unless it is digits around {e164} or {national}."""
+    """Returns a trunk's `number_format`. Raises ValueError unless it is digits around {e164} or
+    {national}."""
     if _FORMAT.fullmatch(value) is None:
         raise ValueError(
             'must be "+", digits, and then {e164} or {national}, such as "+{e164}" or "0{national}"'
@@ -94,7 +95,7 @@ def check_number_format(value: str) -> str:
 
 
 def format_for_trunk(number: str, number_format: str) -> str:
-    """An E.164 `number` ("+" and digits) the way a carrier wants it. Raises `InvalidNumber`."""
+    """Returns an E.164 `number` ("+" and digits) in the carrier's format. Raises `InvalidNumber`."""
     parsed = _parse(number, None)
     if parsed is None:
         raise InvalidNumber("Invalid phone number format")
@@ -103,16 +104,16 @@ def format_for_trunk(number: str, number_format: str) -> str:
 
 
 def accepted(dial_number: str, accepts: str) -> bool:
-    """Whether the trunk takes a formatted number: all of it must match."""
+    """Whether the trunk's pattern `accepts` matches all of a formatted number."""
     return re.fullmatch(accepts, dial_number) is not None
 
 
 def may_dial(number: str, reach: Iterable[str]) -> bool:
-    """Whether an E.164 `number` is within a company's `reach`: prefixes in digits, and countries; nothing is
-    within none.
+    """Whether an E.164 `number` is in a company's `reach`: prefixes in digits, and countries; an empty
+    `reach` has none.
 
-    A country is its own numbers: calling codes are shared (+1 is twenty countries, some of which share what a
-    call to them costs with whoever made it be dialled). Premium-rate numbers are dialled by prefix only."""
+    A country is its own numbers only: calling codes are shared (+1 is twenty countries, some of which pay a
+    share of a call's cost to whoever provoked it). Premium-rate numbers are dialled by prefix only."""
     return any(
         number.removeprefix("+").startswith(each) if each.isdecimal() else _is_of(number, each)
         for each in reach
@@ -128,4 +129,4 @@ def _is_of(number: str, region: str) -> bool:
         return phonenumbers.is_valid_number_for_region(parsed, region) and not costly
     return bool(
         phonenumbers.region_code_for_country_code(parsed.country_code) == region
-    )  # not in the tables yet
+    )  # a number that the tables do not have yet

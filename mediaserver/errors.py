@@ -1,4 +1,4 @@
-"""What can go wrong in the server, as one tree: ours, theirs, the database's."""
+"""Exceptions of the server, as one tree: local, remote, and the database's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class MediaServerError(Exception):
 
 
 class LocalError(MediaServerError):
-    """Something on this side stands against it: wrong use, a wrong setting, a request that is refused."""
+    """This side cannot do it: wrong use, a wrong setting, a request that is refused."""
 
 
 class SettingsError(LocalError):
@@ -22,7 +22,7 @@ class SettingsError(LocalError):
 
 
 class InvalidNumber(LocalError):
-    """Not a telephone number, or not one of the given country."""
+    """The text is not a telephone number, or not one of the given country."""
 
 
 class RemoteError(MediaServerError):
@@ -46,7 +46,7 @@ class RepeatedDifferently(LocalError):
 
 
 class RuleBroken(LocalError):
-    """A call that is not put in the queue; `str()` says why, for the client. `rule` is one of
+    """A call that is not queued; `str()` is the reason for the client. `rule`: one of
     `mediaserver.queue.decisions.Rule`."""
 
     def __init__(self, reason: str, *, rule: str) -> None:
@@ -55,7 +55,7 @@ class RuleBroken(LocalError):
 
 
 class CalledTooRecently(RuleBroken):
-    """The contact limit stands against the call. `retry_after_s` says when it does not any more."""
+    """The contact limit refuses the call until `retry_after_s` seconds have passed."""
 
     def __init__(self, reason: str, *, rule: str, retry_after_s: int) -> None:
         super().__init__(reason, rule=rule)
@@ -79,15 +79,15 @@ class Unprocessable(Refused):
 
 
 class TooLarge(Refused):
-    """More was sent than is taken: octets, or seconds of audio."""
+    """A request is larger than the limit: in octets, or in seconds of audio."""
 
 
 class TooSlow(Refused, TimeoutError):
-    """The body of a request did not come in time. It ends whatever reads the body as a time-out does."""
+    """The body of a request did not arrive in time. Ends whatever reads the body, as a time-out does."""
 
 
 class UnknownKey(Refused):
-    """No key, or one that this server does not know."""
+    """The request has no API key, or one that this server does not know."""
 
 
 class ScopeMissing(Refused):
@@ -95,23 +95,24 @@ class ScopeMissing(Refused):
 
 
 class Forbidden(Refused):
-    """Not from where the request comes."""
+    """The request may not be made from the client's address."""
 
 
 class NotFound(Refused):
-    """There is no such thing in the caller's company; nothing is said about other companies."""
+    """The client's company has no such object; nothing is said about other companies."""
 
 
 class Conflict(Refused):
-    """The thing is in a state in which this cannot be done to it."""
+    """The object is in a state in which the request cannot be done."""
 
 
 class NotConfigured(Refused):
-    """This server was not set up for it: nothing that the client can do."""
+    """This server is not configured for the request: nothing that the client can change."""
 
 
 class Unavailable(Refused):
-    """Not now: the server starts, drains, or its database is away. `retry_after_s` says when to ask again."""
+    """The request cannot be done now: the server starts, drains, or its database is away. `retry_after_s`:
+    when to ask again."""
 
     def __init__(self, message: str, *, retry_after_s: int = 5) -> None:
         super().__init__(message)
@@ -119,4 +120,4 @@ class Unavailable(Refused):
 
 
 class TooMany(Unavailable):
-    """The caller's company asks for more than it is allowed at the moment."""
+    """The client's company asks for more than it is allowed at the moment."""

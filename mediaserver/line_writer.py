@@ -1,9 +1,9 @@
-"""Lines for a reader that may stall: a terminal that is stopped, a pipe that nobody empties, a full disk.
+"""Writes lines to a reader that may stall: a terminal that is stopped, a pipe that nobody empties, a full
+disk.
 
-A write to such a descriptor waits as long as its reader does, and on the event loop every call waits with it.
-Here a thread writes. What it cannot get rid of stays in a bounded backlog; what does not fit there is lost,
-counted, and told in the same place as soon as the reader is back.
-"""
+A write to such a descriptor waits as long as its reader does, and on the event loop every call would wait
+with it. Here a thread writes. Lines that it cannot write stay in a bounded backlog; those that do not fit are
+lost, counted, and reported in the same place as soon as the reader is back."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from queue import SimpleQueue
 from typing import Final
 
 BACKLOG_BYTES: Final = 1 << 20
-"""Of lines that wait for their reader: some thousands."""
+"""The most bytes of lines that wait for their reader: some thousands of lines."""
 
 CLOSE_S: Final = 2.0
-"""How long the end waits for the reader."""
+"""How long `close` waits for the reader."""
 
 
 class LineWriter:
-    """Lines onto the descriptor `fd`, which stays the caller's. `told` words what is written when `count`
-    lines were lost. `write` may be called from any thread, but by one at a time."""
+    """Writes lines to the descriptor `fd`, which it does not close. `told` makes the line that reports
+    `count` lost lines. `write` may be called from any thread, but by one at a time."""
 
     def __init__(self, fd: int, *, told: Callable[[int], str], backlog_bytes: int = BACKLOG_BYTES) -> None:
         self._fd = fd
         self._told = told
         self._backlog_bytes = backlog_bytes
-        # A SimpleQueue, no lock of ours: a collection of garbage may log from within `write`.
+        # A SimpleQueue, no lock: a garbage collection may log from within `write`.
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._put = 0  # bytes, counted by who writes
+        self._put = 0  # bytes, counted by the callers of `write`
         self._taken = 0  # bytes, counted by the thread
-        self._refused = 0  # lines, counted by who writes
+        self._refused = 0  # lines, counted by the callers of `write`
         self._failed = 0  # lines, counted by the thread
-        self._reported = 0  # of both
+        self._reported = 0  # of both counts
         self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
         self._thread.start()
 
     @property
     def lost(self) -> int:
-        """Lines that did not fit into the backlog, or that the descriptor refused."""
+        """The number of lines that did not fit into the backlog, or that the descriptor refused."""
         return self._refused + self._failed
 
     def write(self, line: str) -> None:
-        """Queues a line, without its end. Never waits, never raises."""
+        """Queues a line, without its line end. Never waits, never raises."""
         data = line.encode(errors="replace") + b"\n"
         if self._put - self._taken + len(data) > self._backlog_bytes:
             self._refused += 1
@@ -54,8 +54,8 @@ class LineWriter:
         self._lines.put(data)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Ends the thread once everything is written, or leaves it to the end of the process where that
-        takes longer; True when everything is written. Again: the same."""
+        """Ends the thread once everything is written; True then. Where that takes longer than `timeout_s` the
+        thread is left to the end of the process. May be called again."""
         self._lines.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -73,14 +73,14 @@ class LineWriter:
             self._reported = lost
 
     def _written(self, data: bytes) -> bool:
-        """Straight to the descriptor: the lock of a file object that a stalled thread held would be waited
-        for at the end of the process."""
+        """Writes to the descriptor itself: the lock of a file object that a stalled thread held would be
+        waited for at the end of the process."""
         view = memoryview(data)
         try:
             while view:
                 try:
                     view = view[os.write(self._fd, view) :]
-                except BlockingIOError:  # whoever shares it has made it so
+                except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                     poll = select.poll()
                     poll.register(self._fd, select.POLLOUT)
                     poll.poll()

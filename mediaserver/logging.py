@@ -54,12 +54,12 @@ MASKED_FIELDS = frozenset(
 """Fields whose value is masked: a phone number keeps its last two digits, anything else only its length."""
 
 _REASONS: Final = frozenset({"error", "reason"})
-"""Fields that tell why: texts in which a telephone number may stand."""
+"""Fields with a reason: texts in which a telephone number may stand."""
 
 _PLAIN: Final = (EngineError, StoreError)
-"""Exceptions whose texts are made to be read: they name a server, a file or a state."""
+"""Exceptions whose texts are for readers: they name a server, a file or a state."""
 
-_DEPTH: Final = 40  # frames of a traceback, the last ones: a recursion has a thousand
+_DEPTH: Final = 40  # the last frames of a traceback: a recursion has a thousand
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
@@ -73,8 +73,9 @@ STDERR: Final = 2
 
 
 def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) -> LineWriter:
-    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text. What is
-    waiting at the end of the process is written then, as far as its reader takes it."""
+    """Sends every log line of the process to the descriptor `fd`, as JSON objects or as plain text; returns
+    the writer. Lines that wait at the end of the process are written then, as far as the reader takes
+    them."""
     root = logging.getLogger()
     for each in root.handlers:
         if isinstance(each, LineHandler):
@@ -86,23 +87,24 @@ def configure(*, level: str = "info", as_json: bool = True, fd: int = STDERR) ->
 
 
 def set_level(level: str) -> None:
-    """Writes our lines of this level and above from now on, those of libraries from warnings on."""
+    """Sets the level of the server's own lines; those of libraries count from warnings on."""
     logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level.upper())))
     for name in _OURS:
         logging.getLogger(name).setLevel(level.upper())
 
 
 def take_over() -> None:
-    """Makes lines of what Python itself would write to standard error, and wait for: for a process of ours,
-    once."""
-    warnings.showwarning = cast(Any, _warned)  # takes where to write as well, which is ours to know
+    """Logs what Python itself would write to standard error, and wait for: warnings, and exceptions that
+    nobody caught. For a process of the server's, once."""
+    warnings.showwarning = cast(Any, _warned)  # the original takes a file to write to as well
     sys.excepthook = _ended
     sys.unraisablehook = _not_raised
     threading.excepthook = _thread_ended
 
 
 class LineHandler(logging.Handler):
-    """Writes lines by a `LineWriter`, `writer`, which ends with the handler."""
+    """Writes each record as a line through `writer`, a `LineWriter` on the descriptor `fd`, which `close`
+    closes."""
 
     def __init__(self, fd: int, formatter: logging.Formatter) -> None:
         super().__init__()
@@ -110,15 +112,16 @@ class LineHandler(logging.Handler):
         self.writer = LineWriter(fd, told=self._told)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler.emit`."""
+        """Writes the record's line; where the record cannot be formatted, a line that says so. Never
+        raises."""
         try:
             line = self.format(record)
-        except Exception:  # of a field's own `str`: whoever logs must not fail for it
+        except Exception:  # raised by a field's own `str`: logging must not fail for it
             line = self.format(_record(logging.ERROR, "line cannot be written", logger=record.name))
         self.writer.write(line)
 
     def close(self) -> None:
-        """See `logging.Handler.close`; waits for the reader for `line_writer.CLOSE_S` at most."""
+        """Closes the writer, which waits up to `line_writer.CLOSE_S` seconds for its reader."""
         self.writer.close()
         super().close()
 
@@ -133,7 +136,7 @@ def _record(level: int, message: str, **extra: Any) -> logging.LogRecord:
 
 
 def mask(name: str, value: Any) -> Any:
-    """`value` as it may be written for field `name`."""
+    """Returns `value` as it may be logged in the field `name`."""
     if name in _REASONS and isinstance(value, str):
         return mask_numbers(value)
     if name not in MASKED_FIELDS or value in (None, ""):
@@ -145,12 +148,14 @@ def mask(name: str, value: Any) -> Any:
 
 
 def mask_numbers(text: str) -> str:
-    """`text` (a reason, an error of a library) with everything that looks like a phone number masked."""
+    """Returns `text` (a reason, an error of a library) with everything masked that looks like a phone
+    number."""
     return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
 def message(record: logging.LogRecord) -> str:
-    """What a record says: ours as it stands, a library's with addresses and numbers masked."""
+    """Returns a record's message: the server's own as it is, a library's with addresses and numbers
+    masked."""
     text = record.getMessage()
     return text if record.name.partition(".")[0] in _OURS else mask_numbers(_ADDRESS.sub(_masked, text))
 
@@ -164,7 +169,7 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """The `extra` fields of a record, masked."""
+    """Yields the `extra` fields of a record, masked."""
     for name, value in vars(record).items():
         if name not in _STANDARD and not name.startswith("_"):
             yield name, mask(name, value)
@@ -174,7 +179,7 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time (UTC, ISO 8601), level, logger, message, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
+        """Returns the record's JSON object as one line."""
         line: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -191,7 +196,7 @@ class PlainLines(logging.Formatter):
     """For a terminal: time, level, message, then `field=value` pairs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `logging.Formatter.format`."""
+        """Returns the record's line, with the traceback below it where there is one."""
         pairs = "".join(f" {name}={value}" for name, value in fields(record))
         line = f"{_time(record)[11:23]} {record.levelname.lower():<7} {message(record)}{pairs}"
         if record.exc_info and record.exc_info[1]:
@@ -200,8 +205,8 @@ class PlainLines(logging.Formatter):
 
 
 def traced(error: BaseException) -> str:
-    """The traceback of `error` and of what led to it, with the kinds of exceptions and the texts of none but
-    our own."""
+    """Returns the traceback of `error` and its causes: exceptions' types, and texts of this server's own
+    exceptions only."""
     return mask_numbers("".join(_traced(error, set()))).rstrip()
 
 
@@ -231,8 +236,8 @@ def _named(error: BaseException) -> str:
 
 
 def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    """The event loop's exception handler. Its own would write the arguments of callbacks and the results of
-    tasks."""
+    """The event loop's exception handler. Logs neither the arguments of callbacks nor the results of tasks,
+    as asyncio's own would."""
     error, task = context.get("exception"), context.get("task") or context.get("future")
     name = task.get_name() if isinstance(task, asyncio.Task) else ""
     if isinstance(error, BaseException):
@@ -242,7 +247,7 @@ def unhandled(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> No
 
 
 def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
-    """What `warnings.showwarning` is replaced by."""
+    """Replaces `warnings.showwarning`."""
     extra = {"kind": category.__name__, "place": f"{filename}:{lineno}", "reason": str(message)}
     log.warning("python warns", extra=extra)
 

@@ -3,7 +3,7 @@
 ```
 phone  MediaStream ► RtpReceiver ► Reorder ► Decoder ► FrameAssembly ┐
 web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
-       Session ► Recording, LineStage, EchoGate, AudioInput (VAD, Foreground, recogniser) ► Dialogue ► Turns
+       Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
                                                                              agent ◄───────────────────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
 phone  RtpSender ► Encoder ► socket                 each frame that left: EchoGate, Recording
@@ -22,21 +22,20 @@ from types import ModuleType
 from typing import Any, Final
 
 from mediaserver.engine_pool.choice import AgentChoice
-from mediaserver.rooms.webrtc import opus
 from mediaserver.rooms.webrtc import receiver as room_receiver
 from mediaserver.rooms.webrtc.audio_track import SecureLink
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.settings import AgentSettings, TrunkSettings
-from pipeline.audio import FRAME_MS, echo_gate, frames
+from pipeline.audio import FRAME_MS, echo_gate, frames, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.echo_gate import EchoGate
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
-from pipeline.call_progress.answer_detection import LineStage
+from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.endpointing import detector, policy
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.engines.guard import GuardedVoice, RemoteEngine
@@ -74,7 +73,7 @@ _HEARD_AT: Final = {
     "openai": (openai, "MODEL_RATE_HZ"),
     "pocketsphinx": (sphinx, "RATE_HZ"),
 }
-"""Where each built-in recogniser has the rate that it resamples to."""
+"""The constant with the rate that each built-in recogniser resamples to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +91,9 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`enters`: the function that a frame enters. `rate_hz`: of the audio that leaves it, or of the RTP clock
-    for packets; 0 for text and events. `delay_ms`: by which it makes every frame late. `when`: for which
-    frames, "" for all."""
+    """One stage of the path. `enters`: the function that a frame enters; `rate_hz`: of the audio that leaves
+    the stage, or of the RTP clock for packets, 0 for text and events; `delay_ms`: added to every frame;
+    `when`: for which frames, "" for all."""
 
     enters: Callable[..., Any]
     does: str
@@ -105,17 +104,18 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Class and method."""
+        """Qualified name of the function that a frame enters, "Class.method"."""
         return self.enters.__qualname__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeOf:
-    """An agent with its engines. `voice_hz`: the rate of its voice. None: the engine is not usable here."""
+    """An agent with its engines. `recognizer`, `voice_hz` (the voice's rate): None where the engine is not
+    usable on this machine."""
 
     agent: AgentSettings
     choice: AgentChoice
-    ears: SpeechToText | None
+    recognizer: SpeechToText | None
     voice_hz: int | None
 
 
@@ -123,21 +123,20 @@ class MadeOf:
 
 
 def phone_in(codec: Codec, trunk: TrunkSettings, made: MadeOf) -> Iterator[Stage]:
-    """From the socket of a call to turn-taking."""
-    clock_hz, rate_hz, decoding = codec.clock_rate_hz, codec.rate_hz, decoder(codec)
-    late_ms = decoding.delay_samples * 1000 / rate_hz
+    """Yields the stages from the socket of a call to turn-taking."""
+    clock_hz, rate_hz = codec.clock_rate_hz, codec.rate_hz
     missing = constant("a missing packet is waited for, at most", rtp_receiver, "PATIENCE_MS")
     digits = "" if trunk.inband_dtmf else "telephone-event is not agreed"
     yield Stage(MediaStream._readable, "a datagram, from the far end's address alone", clock_hz)
     yield Stage(RtpReceiver.datagram, "header, payload type, source", clock_hz)
     yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
-    yield Stage(type(decoding).decode, f"{codec.name} to PCM", rate_hz, delay_ms=late_ms)
+    yield Stage(type(decoder(codec)).decode, f"{codec.name} to PCM", rate_hz)
     yield from assembled(rate_hz, digits)
     yield from heard(rate_hz, made, placed=made.agent.direction == "outbound")
 
 
 def web_in(made: MadeOf) -> Iterator[Stage]:
-    """From a participant's connection to turn-taking."""
+    """Yields the stages from a participant's connection to turn-taking."""
     clock_hz, rate_hz = opus.CLOCK_HZ, opus.RATE_HZ
     missing = constant("a missing packet is waited for, at most", room_receiver, "PATIENCE_MS")
     kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
@@ -151,7 +150,8 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
 
 
 def assembled(rate_hz: int, digits: str | None) -> Iterator[Stage]:
-    """What both legs share. `digits`: when tones are looked for, None for never."""
+    """Yields the stages that both kinds of legs share. `digits`: when in-band DTMF is looked for, None for
+    never."""
     length = constant("length", frames, "FRAME_MS")
     most = constant("made up for one hole, at most", frame_assembly, "MAX_CONCEALED", unit="frames")
     yield Stage(FrameAssembly.audio, "frames on the far end's clock", rate_hz, (length,))
@@ -161,14 +161,14 @@ def assembled(rate_hz: int, digits: str | None) -> Iterator[Stage]:
 
 
 def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
-    """What a conversation does with a frame. `placed`: the server placed the call."""
+    """Yields the stages of a frame in the conversation. `placed`: the server placed the call."""
     timing = Timing(made)
     vad = audio_input.VAD
     yield Stage(Session.audio_received, "a 20 ms frame of the leg", rate_hz)
     if made.agent.session.recording:
         yield Stage(Recording.caller, "left channel, written by a thread", rate_hz)
     if placed:
-        yield Stage(LineStage.push, "answering machine, hold music, tones", rate_hz)
+        yield Stage(AnswerDetector.push, "answering machine, hold music, tones", rate_hz)
     tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
     yield Stage(EchoGate.is_echo, "the agent's own voice coming back", rate_hz, (tail,))
     preroll = constant("kept for the recogniser from before the voice", audio_input, "PREROLL_MS")
@@ -189,7 +189,7 @@ def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
 
 
 def answered(made: MadeOf) -> Iterator[Stage]:
-    """How a turn ends and is answered: events and tasks, no frames."""
+    """Yields the stages from the end of a turn to its answer: events and tasks, no frames."""
     timing, choice = Timing(made), made.choice
     late = timing("waited for after the end-point, at most", "stt_deadline_ms")
     yield Stage(
@@ -227,7 +227,7 @@ def answered(made: MadeOf) -> Iterator[Stage]:
 
 
 def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
-    """From the agent's words to the socket of a call."""
+    """Yields the stages from the agent's words to the socket of a call."""
     rate_hz = codec.rate_hz
     yield from spoken(rate_hz, made)
     yield from paced()
@@ -238,7 +238,7 @@ def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
 
 
 def web_out(made: MadeOf) -> Iterator[Stage]:
-    """From the agent's words to a participant's connection."""
+    """Yields the stages from the agent's words to a participant's connection."""
     rate_hz = opus.RATE_HZ
     yield from spoken(rate_hz, made)
     yield from paced()
@@ -250,7 +250,7 @@ def web_out(made: MadeOf) -> Iterator[Stage]:
 
 
 def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
-    """From text to frames that wait to be pulled."""
+    """Yields the stages from text to frames that wait for the pacer."""
     timing, choice = Timing(made), made.choice
     ahead = constant("the next sentence is made when so much is left", synthesis, "AHEAD_S")
     yield Stage(Synthesis.say, "sentence by sentence", 0, (ahead,))
@@ -264,13 +264,13 @@ def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
 
 
 def paced() -> Iterator[Stage]:
-    """What makes a leg pull a frame."""
+    """Yields the stage that makes a leg read a frame."""
     lead = Figure("ahead of its clock, at most", pacer.PERIOD_S, "s", f"{pacer.__name__}.PERIOD_S")
     yield Stage(Pace.wake, "sent at once", 0, (lead,), when="audio comes after silence")
 
 
 def left(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
-    """Who is given each frame that was handed to the wire."""
+    """Yields the stages that get each frame that was sent."""
     yield Stage(Playout.sent, "what was heard, to the sample", rate_hz)
     yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
     if made.agent.session.recording:
@@ -281,20 +281,22 @@ def left(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
 
 
 def constant(meaning: str, module: ModuleType, name: str, *, unit: str | None = None) -> Figure:
-    """The constant `name` of `module`; its unit is the end of its name unless `unit` says so."""
+    """Returns the constant `name` of `module` as a figure; its unit is the end of its name unless `unit` is
+    given."""
     unit = _UNITS[name.rpartition("_")[2]] if unit is None else unit
     return Figure(meaning, getattr(module, name), unit, f"{module.__name__}.{name}")
 
 
 class Timing:
-    """Reads the timing of an agent's conversations."""
+    """Reads the timing of an agent's conversations as figures."""
 
     def __init__(self, made: MadeOf) -> None:
         self._written = made.agent.session
         self._used = made.choice.session
 
     def __call__(self, meaning: str, name: str, *, by: str = "") -> Figure:
-        """The setting `name`, as a conversation gets it. `by`: the key that it follows where it is 0."""
+        """Returns the setting `name` as a conversation uses it. `by`: the key that it is derived from where
+        it is 0."""
         written = getattr(self._written, name, None)
         key = by if by and not written else name
         known = key in type(self._written).model_fields
@@ -305,7 +307,7 @@ class Timing:
 
 
 def behind(first: str, fallback: tuple[Any, ...]) -> str:
-    """The names of engines in the order in which they are asked."""
+    """Returns the names of engines in the order in which they are used."""
     return ", then ".join((first, *(each.name for each in fallback)))
 
 
@@ -315,16 +317,18 @@ def _heard_at(made: MadeOf) -> tuple[Figure, ...]:
 
 
 def _deadline(made: MadeOf) -> tuple[Figure, ...]:
-    """How long a recogniser behind a network is waited for, where another can be asked in its place."""
-    if not made.choice.stt_fallback or not isinstance(made.ears, RemoteEngine):
+    """Returns how long a recogniser behind a network is waited for, where another can take its place."""
+    if not made.choice.stt_fallback or not isinstance(made.recognizer, RemoteEngine):
         return ()
     return (
-        Figure("then the next engine is asked, after", made.ears.deadline_s, "s", "agent.stt.deadline_s"),
+        Figure(
+            "then the next engine is asked, after", made.recognizer.deadline_s, "s", "agent.stt.deadline_s"
+        ),
     )
 
 
 def _model(made: MadeOf) -> tuple[Figure, ...]:
-    """How long a language model is waited for, where the agent has one."""
+    """Returns how long a language model is waited for, where the agent has one."""
     llm = made.agent.llm
     if llm is None:
         return ()

@@ -1,8 +1,7 @@
-"""What the server counts, in Prometheus' text format.
+"""The server's metrics, in Prometheus' text format.
 
-One `Metrics` per server, on a registry of its own: two servers in one process (tests) do not collide. Nothing
-here is touched per audio frame: a call's media figures are added once, when it ends.
-"""
+One `Metrics` per server, on a registry of its own: two servers in one process (tests) do not collide. No
+metric is touched per audio frame: a call's media figures are added once, when it ends."""
 
 from __future__ import annotations
 
@@ -57,13 +56,13 @@ _OPEN: Mapping[BreakerState, float] = {
 
 
 class _EngineFigures(Collector):
-    """Requests, failures and breakers of the engines; those of one name together."""
+    """Requests, failures and breakers of the engines; engines of one name together."""
 
     def __init__(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
         self._health = health
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client`."""
+        """Yields the metrics of the engines."""
         labels = ("kind", "engine")
         requests = CounterMetricFamily("mediaserver_engine_requests", "Sent to an engine", labels=labels)
         failures = CounterMetricFamily("mediaserver_engine_failures", "Failed requests", labels=labels)
@@ -81,13 +80,13 @@ class _EngineFigures(Collector):
 
 
 class _DecoderWaits(Collector):
-    """How long callers wait for a recogniser that others are using; engines of one name together."""
+    """How long callers wait for a busy recogniser; engines of one name together."""
 
     def __init__(self, waits: Callable[[], Iterable[tuple[str, DecoderWaits]]]) -> None:
         self._waits = waits
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client`."""
+        """Yields the histogram of the waits."""
         text = "From the end of an utterance until a decoder has it"
         family = HistogramMetricFamily("mediaserver_decoder_wait_seconds", text, labels=("engine",))
         total: dict[str, list[DecoderWaits]] = {}
@@ -102,13 +101,13 @@ class _DecoderWaits(Collector):
 
 
 class _LostLines(Collector):
-    """Log lines that nobody will read."""
+    """The number of lost log lines."""
 
     def __init__(self, lost: Callable[[], int]) -> None:
         self._lost = lost
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client`."""
+        """Yields the metric of lost log lines."""
         text = "Log lines lost for want of a reader"
         yield CounterMetricFamily("mediaserver_log_lines_lost", text, value=self._lost())
 
@@ -155,7 +154,7 @@ class Metrics:
         self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
 
     def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """Returns the text that Prometheus scrapes."""
         return generate_latest(self.registry)
 
     def count_rtp(self, stats: object) -> None:
@@ -168,15 +167,15 @@ class Metrics:
         self.webhook_attempts.labels(outcome).inc()
 
     def http_refused(self, reason: str) -> None:
-        """Counts a connection that was not taken: "all", "address" or "descriptors"."""
+        """Counts a connection that was refused, by the reason "all", "address" or "descriptors"."""
         self._http_refused.labels(reason).inc()
 
     def http_late(self, what: str) -> None:
-        """Counts a "head", a "body" or the reading of an "answer" that took too long."""
+        """Counts a missed deadline: a "head", a "body", or an "answer" that was not read."""
         self._http_late.labels(what).inc()
 
     def show_sip(self, stats: Any) -> None:
-        """Shows the SIP endpoint's own counters (a dataclass of numbers) as they stand."""
+        """Shows the SIP endpoint's own counters, the fields of a dataclass."""
         for field in dataclasses.fields(stats):
             value = getattr(stats, field.name)
             if isinstance(value, int | float):
@@ -187,12 +186,12 @@ class Metrics:
         health: Callable[[], Iterable[EngineHealth]],
         waits: Callable[[], Iterable[tuple[str, DecoderWaits]]] = tuple,
     ) -> None:
-        """Shows how the engines do, and how long callers wait for a recogniser, whenever somebody looks."""
+        """Shows the health of the engines, and the waits for a busy recogniser, at every scrape."""
         self.registry.register(_EngineFigures(health))
         self.registry.register(_DecoderWaits(waits))
 
     def watch_log(self, lost: Callable[[], int]) -> None:
-        """Shows how many lines of the log were lost, whenever somebody looks."""
+        """Shows how many log lines were lost, at every scrape."""
         self.registry.register(_LostLines(lost))
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
@@ -220,7 +219,8 @@ def _show(gauge: Gauge, counts: Mapping[str, int]) -> None:
 
 
 class LoopLag:
-    """Samples how late the event loop runs its timers: what every call of the process feels at once."""
+    """Samples every `interval_s` seconds how late the event loop runs its timers, in seconds: a lateness that
+    every call of the process shares."""
 
     def __init__(self, observe: Callable[[float], object], *, interval_s: float = LAG_PROBE_S) -> None:
         self._observe = observe
@@ -236,7 +236,7 @@ class LoopLag:
         self._timer = self._loop.call_at(self._due, self._probe)
 
     def close(self) -> None:
-        """Stops sampling."""
+        """Cancels the timer that samples the event loop."""
         self._timer.cancel()
 
 
@@ -260,10 +260,10 @@ class GcPauses:
             self._pauses_s.append(time.perf_counter() - self._began)
 
     def flush(self) -> None:
-        """Hands on the pauses since the last time."""
+        """Passes on the pauses, in seconds, since the last flush."""
         while self._pauses_s:
             self._observe(self._pauses_s.popleft())
 
     def close(self) -> None:
-        """Stops timing."""
+        """Removes the callback that times garbage collections."""
         gc.callbacks.remove(self._collected)

@@ -1,9 +1,8 @@
-"""What the server writes is for its own user's eyes: recordings, transcripts, keys.
+"""Keeps what the server writes for its own user: recordings, transcripts, keys.
 
-Files are 0600 and folders 0700, whatever the umask; what an earlier version or another hand left open is
-closed at the start. A data directory that is not ours, or that others share on purpose (/tmp, the folder the
-server was started in), is left as it is: what we keep in it is closed one by one.
-"""
+Files are 0600 and folders 0700, whatever the umask; what an earlier version or another program left open is
+closed at the start. A data directory of another user, or one that others share on purpose (/tmp, the
+directory the server was started in), keeps its mode: each file in it is closed instead."""
 
 from __future__ import annotations
 
@@ -23,27 +22,27 @@ _OTHERS = 0o077
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, or closes the one that is there. Raises OSError."""
+    """Makes a folder of mode 0700, or gives an existing one that mode. Raises OSError."""
     path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     if not _shared(path):
         close(path, FOLDER_MODE)
 
 
 def prepare(data_dir: Path) -> Path:
-    """Makes a data directory with its folder of recordings, which is returned, or closes them. Raises
-    OSError."""
+    """Makes a data directory and its folder of recordings, or closes them to others; returns the folder.
+    Raises OSError."""
     make_folder(data_dir)
     recordings = data_dir / RECORDINGS
     recordings.mkdir(mode=FOLDER_MODE, exist_ok=True)
     if _is_open(recordings):
         for path in _below(recordings):
             close(path, FOLDER_MODE if path.is_dir() else FILE_MODE)
-        close(recordings, FOLDER_MODE)  # the last: who is interrupted begins anew
+        close(recordings, FOLDER_MODE)  # last: an interrupted run begins anew
     return recordings
 
 
 def close(path: Path, mode: int) -> None:
-    """Takes from others what they may do with `path`; where that cannot be, says so and goes on."""
+    """Gives `path` the mode `mode` where others have rights on it; logs a failure and goes on."""
     try:
         if _is_open(path):
             path.chmod(mode)

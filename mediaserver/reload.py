@@ -1,9 +1,8 @@
-"""The configuration file read again while the server runs: what changes at once, and what needs a restart.
+"""Reads the configuration again while the server runs: what changes at once, and what needs a restart.
 
-Companies, trunks and agents are replaced whole; calls in progress keep what they began with. Certificates are
-read again from the files that the configuration names. Of the other tables only `LIVE_KEYS` change; every
-other key that differs is told, and counts from the next start on.
-"""
+Companies, trunks and agents are replaced whole; calls in progress keep their old settings. Certificates are
+loaded again from the files that the configuration names. Of the other tables only `LIVE_KEYS` change; every
+other key that differs is logged and takes effect at the next start."""
 
 from __future__ import annotations
 
@@ -27,22 +26,22 @@ log = logging.getLogger(__name__)
 LIVE_KEYS: Final = frozenset(
     {"server.log_level", "server.drain_s", "sip.tls_certificate", "sip.tls_key"},
 )
-"""Keys outside of companies, trunks and agents that change at once."""
+"""Keys besides companies, trunks and agents that take effect at once."""
 
 _TABLES: Final = ("server", "sip", "rooms", "speech")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What another reading of the file says otherwise, as keys: `changed` counts at once, `restart` from the
-    next start on. No value is told: it may be a secret."""
+    """What a new configuration changes, as keys: `changed` takes effect at once, `restart` at the next start.
+    Holds no values, which may be secrets."""
 
     changed: tuple[str, ...]
     restart: tuple[str, ...]
 
 
 def difference(before: Settings, after: Settings) -> Difference:
-    """What `after` changes."""
+    """Returns the keys, companies, trunks and agents in which `after` differs from `before`."""
     differing = list(_tables(before, after))
     things = [
         *_things("company", before.companies, after.companies),
@@ -54,7 +53,7 @@ def difference(before: Settings, after: Settings) -> Difference:
 
 
 def merged(before: Settings, after: Settings) -> Settings:
-    """`before` with everything of `after` that changes at once."""
+    """Returns `before` with everything of `after` that takes effect at once."""
     tables: dict[str, Any] = {
         "companies": after.companies,
         "trunks": after.trunks,
@@ -68,8 +67,8 @@ def merged(before: Settings, after: Settings) -> Settings:
 
 
 class Reloading:
-    """Takes another reading of the file. `tls`: what the phone shows its certificate with; `applied` is
-    awaited after the directory shows the change."""
+    """Applies a new configuration to a running server. `tls`: the context that holds the certificate of SIP
+    over TLS; `applied` is awaited after the directory has the change."""
 
     def __init__(
         self,
@@ -85,8 +84,8 @@ class Reloading:
         self._applied = applied
 
     async def take(self, settings: Settings) -> None:
-        """Makes what can be changed what `settings` says, and logs what that was. Raises `LocalError` and
-        `StoreError`: nothing has changed then."""
+        """Applies what of `settings` can change at once, and logs the difference. Raises `LocalError` and
+        `StoreError`, with nothing changed."""
         before = self._directory.file
         told = difference(before, settings)
         shows = self._tls is not None and settings.sip.tls is not None

@@ -1,4 +1,4 @@
-"""What is measured of a running server beside its calls: its loop, its collections, its queues."""
+"""Measures a running server besides its calls: its event loop, garbage collections and queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sip.endpoint import EndpointStats
 
 
 class Watching:
-    """Begins to measure when it is made, until `close`."""
+    """Measures the process from construction until `close`."""
 
     def __init__(
         self, metrics: Metrics, store: Store, keys: KeyRing, recollection: Recollection, *, load: Load
@@ -24,12 +24,13 @@ class Watching:
         self._lag = LoopLag(load.observe)
 
     def close(self) -> None:
-        """Stops measuring."""
+        """Stops timing garbage collections and sampling the event loop."""
         self._pauses.close()
         self._lag.close()
 
     async def observe(self) -> None:
-        """What is seen of the database, each time the leases are renewed. Raises `StoreError`."""
+        """Updates the metrics that come from the database; called whenever leases are renewed. Raises
+        `StoreError`."""
         await self._recollection.look()
         await self._keys.note_use()
         counts = await self._store.counts()
@@ -37,7 +38,7 @@ class Watching:
         self._metrics.show_deliveries(counts.deliveries)
 
     def show(self, *, backlog: int, phone: EndpointStats) -> None:
-        """What they show of this process, each time they are asked for."""
+        """Updates the metrics that come from this process; called for every scrape."""
         self._pauses.flush()
         self._metrics.journal_backlog.set(backlog)
         self._metrics.show_sip(phone)

@@ -18,6 +18,7 @@ from aiohttp import web
 from mediaserver import logging as logs
 from mediaserver.admission import descriptors
 from mediaserver.calls.validation import check_agent
+from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidRequest, MediaServerError, SettingsError
 from mediaserver.http.server import HttpServer
 from mediaserver.server import Phase, Server
@@ -39,19 +40,21 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What was asked for: to drain, to end without waiting any longer, to read the configuration again."""
+    """What signals asked for: `stop` drains, `now` ends without waiting any longer, `reload` reads the
+    configuration again."""
 
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     now: asyncio.Event = field(default_factory=asyncio.Event)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stopped(self) -> None:
-        """SIGTERM or SIGINT."""
+        """Handles SIGTERM or SIGINT: the first drains, the second ends at once."""
         (self.now if self.stop.is_set() else self.stop).set()
 
 
-async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining."""
+async def run(settings: Settings, build: BuildApp, *, reread: Reread, engines: Engines | None = None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining.
+    `engines`: those of `settings`, which may be starting already."""
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
     log.info("open files", extra={"limit": descriptors.raise_limit()})
@@ -64,7 +67,7 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
         loop.add_signal_handler(number, signals.stopped)
     loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
     try:
-        server = Server(settings)
+        server = Server(settings, engines=engines)
         server.metrics.watch_log(lambda: lines.lost)
         await _live(server, build, signals, reread)
     except (MediaServerError, SipError, OSError, ValueError) as error:
@@ -75,7 +78,7 @@ async def run(settings: Settings, build: BuildApp, *, reread: Reread) -> int:
 
 
 async def _live(server: Server, build: BuildApp, signals: Signals, reread: Reread) -> None:
-    """The server's life: HTTP answers before everything else is up, and until everything else is down."""
+    """Serves HTTP while the server starts, runs and stops."""
     settings, metrics = server.settings, server.metrics
     http = HttpServer(
         build(server),
@@ -97,7 +100,7 @@ async def _live(server: Server, build: BuildApp, signals: Signals, reread: Rerea
 
 
 def _tell_where_to_talk(server: Server) -> None:
-    """A link for each agent of the file that anybody may talk to from a browser, and that can."""
+    """Logs a link for each agent of the file that visitors may talk to from a browser, and that can talk."""
     if server.phase is not Phase.RUNNING:
         return
     for agent in server.settings.agents:
@@ -107,13 +110,13 @@ def _tell_where_to_talk(server: Server) -> None:
         try:
             check_agent(server.engines, agent, {}, {})
         except InvalidRequest:
-            continue  # it needs something that a visitor does not bring, or /readyz says what it lacks
+            continue  # the agent needs variables that a visitor does not bring, or /readyz says what it lacks
         url = f"{server.settings.server.public_url}/talk/{agent.id}"
         log.info("talk from a browser", extra={"agent": agent.name, "url": url})
 
 
 async def _reload_when_asked(server: Server, asked: asyncio.Event, reread: Reread) -> None:
-    """Reads the configuration again whenever `asked`; a file that cannot be used is told and changes
+    """Reads the configuration again whenever `asked`; a file that cannot be used is logged and changes
     nothing."""
     while True:
         await asked.wait()

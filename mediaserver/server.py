@@ -1,9 +1,8 @@
-"""The server of one process: phone, engines, store and the calls between them.
+"""The server of one process: SIP endpoint, engines, database and the calls between them.
 
-`start` brings everything up, each part after those it depends on; `ready` says what is still missing; `drain`
-lets the calls in progress end while new ones are refused; `close` ends what is left. The verbs below them are
-what the API is made of; they raise `mediaserver.errors`.
-"""
+`start` brings everything up, each part after those that it depends on. `ready` says what is still missing.
+`drain` lets the calls in progress end while new ones are refused. `close` ends what is left. The API is made
+of the methods below them, which raise `mediaserver.errors`."""
 
 from __future__ import annotations
 
@@ -27,35 +26,30 @@ from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.background import forever
-from mediaserver.calls.active_calls import ActiveCalls
-from mediaserver.calls.call_api import CallApi, Live
-from mediaserver.calls.conversations import Held
+from mediaserver.calls.call_api import CallApi
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
-from mediaserver.calls.inbound import Inbound
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.live_conversation import CallServices
 from mediaserver.calls.outbound_legs import OutboundLegs
-from mediaserver.engine_pool.auto import Choosing
+from mediaserver.calls.services import CallServices
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
+from mediaserver.live_calls import LiveCalls
 from mediaserver.metrics import Metrics
-from mediaserver.models.places import places
 from mediaserver.queue.records import KeyRow
 from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
 from mediaserver.rooms.connect import WebCalls
-from mediaserver.rooms.registry import RoomRegistry, open_lobby
+from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.runtime_metrics import Watching
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
 from mediaserver.trunks import set_trunks
 from mediaserver.webhooks import Webhooks
-from mediaserver.wiring import agent_choice, endpoint_settings, speech_choices
+from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
 from pipeline.media.recording import RecordingWriter
-from pipeline.net.egress import EgressPolicy
 from pipeline.net.http import GuardedHttpClient, HttpClient
 from sip.endpoint import Endpoint
 
@@ -64,20 +58,17 @@ log = logging.getLogger(__name__)
 APPLY_S = 3.0
 """How long a change waits for the engines that it needs."""
 
-GOODBYE_S = 2.0
-"""How long `close` waits for the far ends to agree that the calls are over."""
-
-WRITE_S = 5.0
-"""How long `close` waits for the outcomes to be written: more than a database needs that is there."""
-
 HTTP_ANSWER_LIMIT = 64 * 1024
 """Bytes of a webhook's or a pre-call tool's answer."""
+
+HTTP_CONNECTIONS_PER_HOST = 16
+"""Webhooks and pre-call tools under way to one host: two subscriptions with all their slots."""
 
 Part = TypeVar("Part")
 
 
 class Phase(Enum):
-    """Where the server is in its life."""
+    """The phase of the server's life, in this order."""
 
     NEW = auto()
     STARTING = auto()
@@ -87,29 +78,27 @@ class Phase(Enum):
 
 
 class Server:
-    """One node. `store` is opened from the settings unless given (then the giver closes it)."""
+    """One node. `store` is opened from the settings unless given, in which case its owner closes it;
+    `engines`: those of the settings, which may be starting already."""
 
-    def __init__(self, settings: Settings, *, store: Store | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, store: Store | None = None, engines: Engines | None = None
+    ) -> None:
         self.settings = settings
         self.node = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.metrics = Metrics()
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        voices, ears = speech_choices(settings.speech)
-        self.engines = Engines(
-            [agent_choice(agent) for agent in settings.agents],
-            others={"speech.tts": voices, "speech.stt": ears},
-            reach=egress_allowed(settings),
-            chooser=Choosing(places(Path(settings.server.data_dir))),
-        )
-        self.metrics.watch_engines(self.engines.health, self.engines.decoder_waits)
+        self.engines = engines or engines_of(settings)
+        self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
+        voices, recognizers = speech_choices(settings.speech)
         self.speech = SpeechService(
-            settings.speech, engines=self.engines, voices=voices, ears=ears, store=self._open
+            settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
         self._data_dir = Path(settings.server.data_dir)
         self.directory = Directory(settings)
-        self._orders: CallApi | None = None
+        self._call_api: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
         self._keys: KeyRing | None = None
@@ -118,21 +107,17 @@ class Server:
         self._pending = ["kernels", "sip", "database"]
         self._tasks: list[asyncio.Task[None]] = []
         self._open_things = AsyncExitStack()
-        self._journal: Journal | None = None
+        self._calls: LiveCalls | None = None
         self._dispatch: Dispatch | None = None
-        self._switchboard: ActiveCalls | None = None
-        self._lobby: RoomRegistry | None = None
-        self._held = Held()
         self._disk = Disk(self._data_dir, show=self.metrics.disk_free.set)
         self._watching: Watching | None = None
         self._recollection: Recollection | None = None
 
     async def start(self) -> None:
-        """Brings everything up.
+        """Starts every part.
 
         Raises `StoreError`, OSError (an address that cannot be bound) or `LocalError`; the server must then
-        be closed. A missing engine does not raise: `ready` tells it.
-        """
+        be closed. A missing engine does not raise: `ready` reports it."""
         if self.settings.sip.engine != "native":
             raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
@@ -141,20 +126,20 @@ class Server:
         self._open_things.push_async_callback(self.speech.close)
         await asyncio.gather(self._open_store(), self._warm(), self.engines.start(), self.speech.start())
         await self._open_phone()
-        http = GuardedHttpClient(egress_allowed(self.settings), answer_limit=HTTP_ANSWER_LIMIT)
+        http = http_client(self.settings)
         self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
         gc.collect()
-        gc.freeze()  # what is alive now lives as long as the process: a full collection no longer visits it
+        gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
 
     def ready(self) -> list[str]:
-        """What is missing for taking calls, one line each; [] when nothing is."""
+        """Returns what is missing for taking calls, one line each; [] when nothing is."""
         missing = list(self._pending)
         missing += self.engines.missing({agent.id for agent in self.directory.file.agents})
         missing += self._dispatch.missing() if self._dispatch is not None else []
@@ -165,44 +150,26 @@ class Server:
         return missing
 
     async def reload(self, settings: Settings) -> None:
-        """Makes what can be changed while calls go on what `settings` says; see `mediaserver.reload`.
-        Raises `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
-        self._check_taking_calls()
+        """Applies what of `settings` can change while calls go on (`mediaserver.reload`). Raises
+        `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
+        self._check_accepting()
         tls = self.endpoint.settings.tls_server
         await Reloading(self.directory, self._open(), tls=tls, applied=self._apply).take(settings)
         self.settings = self.directory.file
 
     async def drain(self) -> bool:
-        """Refuses new calls, waits up to server.drain_s for those in progress; True when all have ended."""
+        """Refuses new calls and waits up to `server.drain_s` for those in progress; True when all have
+        ended."""
         self.phase = Phase.DRAINING
         self.endpoint.drain()
-        if self._switchboard is None:
-            return True
-        self._switchboard.drain()
-        log.info("draining", extra={"calls": len(self._switchboard)})
-        timeout_s = self.settings.server.drain_s
-        waits = [self._switchboard.empty(timeout_s)]
-        if self._lobby is not None:
-            waits.append(self._lobby.drain(timeout_s))
-        return all(await asyncio.gather(*waits))
+        return self._calls is None or await self._calls.drain(self.settings.server.drain_s)
 
     async def close(self) -> None:
-        """Ends every call, writes their outcomes, frees everything. May be called in any phase, and again."""
+        """Ends every call, writes the outcomes, frees everything. May be called in any phase, and again."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
-        if self._lobby is not None:
-            await self._lobby.close()
-        if self._switchboard is not None:
-            await self._switchboard.give_up_all()
-            await self._switchboard.empty(GOODBYE_S)
-        await self.endpoint.close()  # ends the rest: calls whose far end says nothing, not even to a CANCEL
-        if self._switchboard is not None:
-            await self._switchboard.empty(WRITE_S)
-            await self._switchboard.close()
-        if self._journal is not None and not await self._journal.flush(WRITE_S):
-            lost = {"events": len(self._journal), "calls": self._journal.calls()}
-            log.error("call events lost: the database is away", extra=lost)
+        await (self._calls.end() if self._calls is not None else self.endpoint.close())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -211,41 +178,42 @@ class Server:
     # Verbs --------------------------------------------------------------------------------------------------
 
     async def find_key(self, key: str) -> KeyRow | None:
-        """The API key `key`, the server's own admin key among them; None for an unknown one."""
+        """Returns the API key `key`, the server's own admin key among them; None for an unknown one."""
         return await _up(self._keys).find(key)
 
     @property
-    def orders(self) -> CallApi:
-        """Calls as clients order them. Raises `Unavailable` until the server is up."""
-        return _up(self._orders)
+    def call_api(self) -> CallApi:
+        """The call operations of the API. Raises `Unavailable` until the server is up."""
+        return _up(self._call_api)
 
     @property
     def administration(self) -> Administration:
-        """What is changed while the server runs. Raises `Unavailable` until it is up."""
+        """Changes of companies, trunks, agents and webhooks over the API. Raises `Unavailable` until the
+        server is up."""
         return _up(self._administration)
 
     @property
     def web_calls(self) -> WebCalls:
-        """Browser sessions as clients order them. Raises `Unavailable` until the store is open."""
-        return WebCalls(self.directory, self._open(), lobby=lambda: self.lobby)
+        """Creates rooms for browser sessions. Raises `Unavailable` until the store is open."""
+        return WebCalls(self.directory, self._open(), room_registry=lambda: self.room_registry)
 
     @property
     def store(self) -> Store:
-        """The server's memory. Raises `Unavailable` until it is open."""
+        """The database of calls and settings. Raises `Unavailable` until it is open."""
         return self._open()
 
     @property
-    def lobby(self) -> RoomRegistry:
-        """The rooms of web calls. Raises `NotConfigured` where there are none."""
+    def room_registry(self) -> RoomRegistry:
+        """The rooms of this node. Raises `NotConfigured` where there are none."""
         self._open()
-        if self._lobby is None:
+        if self._calls is None or self._calls.rooms is None:
             raise NotConfigured("Service not configured")
-        return self._lobby
+        return self._calls.rooms
 
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
-        if self._watching is not None and self._journal is not None:
-            self._watching.show(backlog=len(self._journal), phone=self.endpoint.stats)
+        if self._watching is not None and self._calls is not None:
+            self._watching.show(backlog=len(self._calls.journal), phone=self.endpoint.stats)
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -253,7 +221,7 @@ class Server:
     def _open(self) -> Store:
         return _up(self._store)
 
-    def _check_taking_calls(self) -> None:
+    def _check_accepting(self) -> None:
         if self.phase is Phase.RUNNING:
             return
         starting = self.phase in (Phase.NEW, Phase.STARTING)
@@ -290,36 +258,19 @@ class Server:
 
     def _run_calls(self, recordings: Path, http: HttpClient) -> None:
         store = self._open()
-        self._journal = journal = Journal(dropped=self.metrics.journal_dropped.inc)
-        floor = self._floor(journal, recordings, http)
-        self._switchboard = board = ActiveCalls(
+        journal = Journal(dropped=self.metrics.journal_dropped.inc)
+        self._calls = calls = LiveCalls(
             self.directory,
             endpoint=self.endpoint,
             engines=self.engines,
-            floor=floor,
-            room_made=store.queue_filled.set,
-        )
-        inbound = Inbound(
-            self.directory,
-            endpoint=self.endpoint,
-            store=store,
-            switchboard=board,
-            journal=journal,
+            services=self._services(journal, recordings, http),
             node=self.node,
-            lease_ms=LEASE_MS,
         )
-        self._lobby = open_lobby(
-            self.directory, engines=self.engines, floor=floor, pacer=self.endpoint.pacer, node=self.node
-        )
-        for holder in (board, self._lobby):
-            if holder is not None:
-                self._held.add(holder)
-        live = Live(find=self._held.find, hang_up=self._held.hang_up)
-        self._orders = CallApi(self.directory, self.engines, store, live=live, check=self._check_taking_calls)
-        self._keep(journal=journal.run, inbound=inbound.run, changes=self.administration.run)
-        self._run_dispatch(store, board)
+        self._call_api = CallApi(self.directory, self.engines, store, live=calls, check=self._check_accepting)
+        self._keep(journal=journal.run, inbound=calls.inbound.run, changes=self.administration.run)
+        self._run_dispatch(store, calls)
 
-    def _floor(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
+    def _services(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
@@ -335,11 +286,11 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
-            lines=legs,
+            outbound_legs=legs,
             note_dial=_up(self._recollection).note,
         )
 
-    def _run_dispatch(self, store: Store, board: ActiveCalls) -> None:
+    def _run_dispatch(self, store: Store, calls: LiveCalls) -> None:
         recollection, keys = _up(self._recollection), _up(self._keys)
         self._watching = watching = Watching(self.metrics, store, keys, recollection, load=self.load)
         self._open_things.callback(watching.close)
@@ -348,9 +299,9 @@ class Server:
             self.node,
             calls=Calls(
                 room=lambda: 0 if recollection.refused or self.load.pause_s() else self._room(),
-                start=board.dial,
-                holds=self._held.holds,
-                hang_up=self._held.hang_up,
+                start=calls.phone.dial,
+                holds=calls.holds,
+                hang_up=calls.hang_up,
             ),
             lease_ms=LEASE_MS,
             wake=store.queue_filled,
@@ -365,23 +316,23 @@ class Server:
         self._keep(webhooks=self._webhooks.run)
 
     async def _apply(self) -> None:
-        """Makes the phone, the engines and the webhooks what the directory now says."""
+        """Applies the directory's trunks, engines and webhooks."""
         set_trunks(self.endpoint, self.directory)
         if self._webhooks is not None:
             self._webhooks.sign_with(self.directory.secrets())
         await self._set_engines()
 
     async def _set_engines(self) -> None:
-        """An engine that takes long to load is not waited for: its agent says that it is starting."""
+        """Starts the agents' engines; those that take longer than `APPLY_S` go on starting meanwhile."""
         agents = [agent_choice(agent) for agent in self.directory.agents.values()]
         task = asyncio.create_task(self.engines.change(agents), name="engines")
         self._tasks = [each for each in self._tasks if not each.done()] + [task]
         await asyncio.wait([task], timeout=APPLY_S)
 
     def _room(self) -> int:
-        if self._switchboard is None or self.phase is not Phase.RUNNING:
+        if self._calls is None or self.phase is not Phase.RUNNING:
             return 0
-        return self._switchboard.room()
+        return self._calls.phone.room()
 
     def _keep(self, **loops: Callable[[], Awaitable[None]]) -> None:
         for name, run in loops.items():
@@ -394,6 +345,10 @@ def _up(part: Part | None) -> Part:
     return part
 
 
-def egress_allowed(settings: Settings) -> EgressPolicy:
-    """The addresses that engines, tools and webhooks may connect to."""
-    return EgressPolicy(str(network) for network in settings.server.allow_networks)
+def http_client(settings: Settings) -> GuardedHttpClient:
+    """The client of webhooks and pre-call tools."""
+    return GuardedHttpClient(
+        egress_allowed(settings),
+        answer_limit=HTTP_ANSWER_LIMIT,
+        connections_per_host=HTTP_CONNECTIONS_PER_HOST,
+    )

@@ -1,4 +1,4 @@
-"""The phone's trunks, made what the directory says."""
+"""Configures the SIP endpoint's trunks from the directory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sip.endpoint import Endpoint
 from sip.errors import SipError
 from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 
 log = logging.getLogger(__name__)
 
 
 def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
-    """Adds, replaces and takes away trunks; calls in progress go on. Raises `SipError` for one of the file
+    """Adds, replaces and removes trunks; calls in progress go on. Raises `SipError` for a trunk of the file
     that cannot be used; one that is managed over the API is logged and left out."""
     wanted = {name: _settings(directory, name) for name in directory.trunks}
     for name, trunk in dict(endpoint.trunks).items():
@@ -37,11 +37,11 @@ def set_trunks(endpoint: Endpoint, directory: Directory) -> None:
 
 
 def _settings(directory: Directory, name: str) -> TrunkSettings:
-    """A trunk, and what it may send to: public addresses and `allow_networks`, one of the file also its own
-    hosts and `allow_from`."""
+    """Returns a trunk's settings with the addresses that it may send to: public ones and `allow_networks`;
+    for a trunk of the file also its own hosts and `allow_from`."""
     settings = trunk_settings(directory.trunks[name])
     networks = [str(network) for network in directory.server.allow_networks]
     if not directory.of_file(Kind.TRUNK, name):
-        return replace(settings, reach=EgressPolicy(networks))
+        return replace(settings, egress=EgressPolicy(networks))
     own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
-    return replace(settings, reach=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)
+    return replace(settings, egress=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)

@@ -1,11 +1,10 @@
-"""Sends what lies in the outbox: at least once, in order per call, signed, and never one receiver for
-another's account.
+"""Sends webhook events from the outbox: at least once, in order per call, signed; one receiver never delays
+another.
 
 One loop takes what is due, at most `SLOTS` at a time for each subscription, and one short task sends each: a
-receiver that is slow or dead fills its own slots and nobody else's. What fails is tried again along
+receiver that is slow or dead fills its own slots and no others. What fails is repeated after the pauses
 `BACKOFF_S`, a day in all, and then given up (dead letter). Signature and headers are those of Standard
-Webhooks (https://www.standardwebhooks.com), made by their library.
-"""
+Webhooks (https://www.standardwebhooks.com), made by their library."""
 
 from __future__ import annotations
 
@@ -29,38 +28,39 @@ from pipeline.net.http import HttpClient
 log = logging.getLogger(__name__)
 
 SLOTS = 8
-"""Deliveries under way to one subscription at a time, each of another call."""
+"""The most deliveries in progress to one subscription, each of another call."""
 
 LEASE_MS = 30_000
-"""After this a delivery whose process died is due again: well over the five seconds that an exchange may
-take."""
+"""The lease of a delivery: after it, one whose process died is due again. Well over the five seconds that an
+exchange may take."""
 
 RESPONSE_LIMIT = 1024
-"""Bytes of an answer that the log keeps: enough for a reason."""
+"""The most bytes of an answer that the log keeps: enough for a reason."""
 
 POLL_S = 1.0
-"""How often the outbox is looked at without a hint: finds retries, and what other nodes wrote."""
+"""How often the outbox is looked at without a wake-up: finds repeats, and what other nodes wrote."""
 
 BACKOFF_S = (1, 5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800, 28_800)
 """Pauses between attempts: 12 attempts over 23.7 hours."""
 
 
 class Outbox(Protocol):
-    """What sending needs of `mediaserver.store.store.Store`."""
+    """The part of `mediaserver.store.store.Store` that the sender needs."""
 
     outbox_filled: asyncio.Event
 
     async def take_deliveries(self, room: Mapping[str, int], *, lease_ms: int) -> Sequence[Delivery]:
-        """See `outbox.take`."""
+        """Takes due deliveries, at most `room[subscription]` of each; one not settled within `lease_ms` is
+        due again."""
 
     async def settle_delivery(self, delivery: Delivery, result: Result) -> bool:
-        """See `outbox.settle`."""
+        """Records the result of a delivery. False: another process has taken the delivery since."""
 
 
 class Webhooks:
-    """The sending side. `secrets` maps each subscription that this process can sign for to its secrets, of
-    which there are two while one is replaced: the receiver may verify with either. `observe` is told of every
-    attempt: "delivered", "retried" or "dead", and its milliseconds."""
+    """Sends deliveries. `secrets`: the secrets of each subscription that this process can sign for, two of
+    them while one is replaced: the receiver may verify with either. `observe` gets the outcome of every
+    attempt, "delivered", "retried" or "dead", and its milliseconds."""
 
     def __init__(
         self,
@@ -77,12 +77,13 @@ class Webhooks:
         self.sign_with(secrets)
 
     def sign_with(self, secrets: Mapping[str, Sequence[str]]) -> None:
-        """Replaces the secrets of all subscriptions; what is due to one that is not named waits."""
+        """Replaces the secrets of all subscriptions; deliveries to a subscription without secrets wait."""
         self._signers = {name: [Webhook(secret) for secret in each] for name, each in secrets.items() if each}
         self._outbox.outbox_filled.set()
 
     async def run(self) -> None:
-        """Sends until cancelled; then waits for what is under way (each at most the client's time-out)."""
+        """Sends until cancelled, then waits for the requests in progress (each at most the client's
+        time-out)."""
         try:
             while True:
                 self._outbox.outbox_filled.clear()
@@ -95,7 +96,7 @@ class Webhooks:
                 await asyncio.wait(self._under_way)
 
     async def _take(self) -> int:
-        """Starts what is due and has room; returns how many."""
+        """Starts the due deliveries that have a slot; returns how many."""
         busy = Counter(self._under_way.values())
         room = {name: SLOTS - busy[name] for name in self._signers if busy[name] < SLOTS}
         if not room:
@@ -117,20 +118,21 @@ class Webhooks:
         self._outbox.outbox_filled.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
-        """One attempt, from signing to writing down how it went. A task of its own: nothing leaves it."""
+        """Makes one attempt, from signing to recording the result. A task of its own: no exception leaves
+        it."""
         with boundary(log, "webhook failed", call_id=delivery.call_id):
             result = await self._attempt(delivery)
             try:
                 await self._outbox.settle_delivery(delivery, result)
             except StoreError:
-                # Not written down: it is due again when its lease ends, which at least once allows.
+                # The delivery is due again when its lease ends, which "at least once" allows.
                 log.exception("webhook result lost", extra={"call_id": delivery.call_id})
             else:
                 self._told(delivery, result)
 
     async def _attempt(self, delivery: Delivery) -> Result:
         signers = self._signers.get(delivery.subscription_id)
-        if signers is None:  # taken away since it was taken
+        if signers is None:  # the subscription was removed meanwhile
             return Result(delivered=False, error="no secret to sign with", retry_ms=LEASE_MS)
         headers = signed_headers(delivery, signers, datetime.now(UTC))
         started = time.monotonic()
@@ -176,7 +178,8 @@ def _ms_since(started_s: float) -> int:
 
 
 def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime) -> dict[str, str]:
-    """The headers of Standard Webhooks; with several secrets, as many signatures, separated by spaces."""
+    """Returns the headers of Standard Webhooks; with several secrets, as many signatures, separated by
+    spaces."""
     signatures = [signer.sign(delivery.event_id, at, delivery.body) for signer in signers]
     return {
         "Content-Type": "application/json",
@@ -187,10 +190,10 @@ def signed_headers(delivery: Delivery, signers: Sequence[Webhook], at: datetime)
 
 
 def excerpt(body: bytes) -> str:
-    """The beginning of a receiver's answer as text that any database takes."""
+    """Returns the beginning of a receiver's answer as text that any database takes."""
     return body[:RESPONSE_LIMIT].decode(errors="replace").replace("\0", "\ufffd")
 
 
 def retry_ms(attempt: int) -> int | None:
-    """The pause after the `attempt`-th attempt (from 1) failed, None when it was the last."""
+    """Returns the pause after the `attempt`-th attempt (from 1) failed, None when it was the last."""
     return BACKOFF_S[attempt - 1] * 1000 if attempt <= len(BACKOFF_S) else None

@@ -1,16 +1,21 @@
-"""From the configuration file to what the phone and the pipeline take: no decisions, only translation."""
+"""Translates the configuration file into the settings of the SIP endpoint and the pipeline; decides
+nothing."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mediaserver.admission import descriptors
 from mediaserver.e164 import format_for_trunk
+from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice, for_files
 from mediaserver.engine_pool.needs import languages, needs, not_understood, steps
+from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.models.places import places
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,
@@ -26,15 +31,32 @@ from mediaserver.settings import (
 )
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
-from pipeline.call_progress.answer_detection import LineSettings
 from pipeline.errors import EngineMissing, SettingsRefused
+from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
-from sip import endpoint, trunk
+from sip import endpoint
+from sip.trunk_settings import TrunkSettings as SipTrunkSettings
+
+
+def engines_of(settings: Settings) -> Engines:
+    """Returns the engines that the agents and the speech endpoints need, not started."""
+    voices, recognizers = speech_choices(settings.speech)
+    return Engines(
+        [agent_choice(agent) for agent in settings.agents],
+        others={"speech.tts": voices, "speech.stt": recognizers},
+        egress=egress_allowed(settings),
+        chooser=Choosing(places(Path(settings.server.data_dir))),
+    )
+
+
+def egress_allowed(settings: Settings) -> EgressPolicy:
+    """Returns the addresses that engines, tools and webhooks may connect to."""
+    return EgressPolicy(str(network) for network in settings.server.allow_networks)
 
 
 def agent_choice(agent: AgentSettings) -> AgentChoice:
-    """The engines and the timing of one agent."""
+    """Returns the engines and the timing of an agent."""
     hearing, speaking = needs(agent)
     return AgentChoice(
         agent_id=agent.id,
@@ -44,24 +66,13 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         stt_fallback=_fallbacks("stt", agent.stt, agent.language, needs=hearing),
         tts_fallback=_voices_behind(agent, speaking),
         session=session_settings(agent),
-        line=line_settings(agent),
+        line=agent.line,
         turn_model=agent.session.turn_model,
     )
 
 
-def line_settings(agent: AgentSettings) -> LineSettings:
-    """What an agent does about a machine that answers."""
-    line = agent.line
-    return LineSettings(
-        answering_machine=line.answering_machine,
-        message=line.message,
-        hold_music=line.hold_music,
-        hold_s=line.hold_s,
-    )
-
-
 def session_settings(agent: AgentSettings) -> SessionSettings:
-    """The timing of an agent's conversations."""
+    """Returns the timing of an agent's conversations."""
     session = agent.session
     return SessionSettings(
         language=agent.language,
@@ -86,7 +97,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
 
 
 def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
-    """Where the phone listens. Raises `LocalError` for a certificate that cannot be used."""
+    """Returns where the SIP endpoint listens. Raises `LocalError` for a certificate that cannot be used."""
     return endpoint.EndpointSettings(
         udp=settings.udp,
         tcp=settings.tcp,
@@ -100,9 +111,9 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
     )
 
 
-def trunk_settings(settings: TrunkSettings) -> trunk.TrunkSettings:
+def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
     """A trunk as the phone takes it."""
-    return trunk.TrunkSettings(
+    return SipTrunkSettings(
         id=settings.id,
         uri=settings.uri,
         caller_id=settings.caller_id,
@@ -122,7 +133,8 @@ def trunk_settings(settings: TrunkSettings) -> trunk.TrunkSettings:
 
 
 def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
-    """What the called person sees: the agent's own number in the carrier's spelling, else the trunk's."""
+    """Returns the caller ID that the called person sees: the agent's own number in the carrier's format, else
+    the trunk's."""
     if agent.phone_number is None:
         return over.caller_id or None
     try:
@@ -132,11 +144,11 @@ def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
 
 
 def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[EngineChoice]]:
-    """The voices and the ears of the speech endpoints, in order."""
+    """Returns the voices and the recognisers of the speech endpoints, in order."""
     languages = {"languages": [settings.language]}
     hearing = {**languages, "grammar": True, "files": True}
-    ears = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
-    return [_engine("tts", each, languages) for each in settings.tts.chain], ears
+    recognizers = [for_files(_engine("stt", each, hearing)) for each in settings.stt.chain]
+    return [_engine("tts", each, languages) for each in settings.tts.chain], recognizers
 
 
 NAMED_BY_CONFIGURATION = {
@@ -144,15 +156,14 @@ NAMED_BY_CONFIGURATION = {
     "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
-"""Engines that a configuration may name on any machine: where one is not installed, the file is right and the
-machine lacks something, which `doctor` and /readyz say."""
+"""Engines that a configuration may name on any machine. Where one is not installed, the file is valid and the
+machine lacks something, which `doctor` and /readyz report."""
 
 
 def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """For `settings.load`: what an engine or an agent says against its own table, as (key, reason).
+    """Yields (key, reason) for what an engine or an agent refuses in its own table, for `settings.load`.
 
-    Engines are made but not started; one that is merely not installed here is `doctor`'s business.
-    """
+    Engines are made but not started; an engine that is merely not installed here is reported by `doctor`."""
     for place, agent in enumerate(settings.agents):
         tables = {
             "script" if agent.script is not None else "llm": _mind(agent),
@@ -175,14 +186,14 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """An agent whose recogniser does not know its language would understand nobody."""
+    """Yields a problem where the agent's recogniser does not know a language of the agent."""
     if reason := not_understood(agent.stt, languages(agent), whose="the agent speaks"):
         yield key, reason
 
 
 def _lost(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
-    """Steps that hand callers to somebody to whom the agent may hand nobody; a variable is looked at in the
-    call."""
+    """Yields a problem for each step that transfers to a target that the agent may not transfer to; a target
+    with a variable is checked in the call."""
     for place, step in steps(agent):
         target = str(step.get("target") or "")
         if step.get("action") == "transfer" and target and "{{" not in target and not agent.reaches(target):
@@ -210,7 +221,7 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
 
 
 def certificate_problem(settings: SipSettings) -> str:
-    """Why the certificate that the file names cannot be used, "" where it can."""
+    """Returns why the certificate that the file names cannot be used, "" where it can."""
     try:
         _tls_context(settings)
     except LocalError as error:
@@ -239,7 +250,7 @@ def _mind(agent: AgentSettings) -> EngineChoice:
 
 
 def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
-    """What the agent takes: its own table, and where the server lets it hand callers to."""
+    """Returns the agent's own table and the names of its transfer targets."""
     options: dict[str, Any] = revealed(llm.model_dump(exclude_none=True, by_alias=True))
     return options | {"transfer_targets": sorted(agent.transfer_targets)}
 

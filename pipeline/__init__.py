@@ -1,5 +1,5 @@
-"""The audio pipeline of one conversation: frames in, turns, engines, frames out.
+"""The audio pipeline of a conversation: received frames, turn-taking, engines, frames to be sent.
 
-Nothing in this package opens a socket (its `engines` excepted) or knows what SIP or WebRTC is: a phone call
-and a room participant both reach it as a `pipeline.leg.Leg`.
+This package has no SIP and no WebRTC, and only its engines open sockets: a phone call and a room participant
+are both a `pipeline.leg.Leg`.
 """

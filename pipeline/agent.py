@@ -1,7 +1,7 @@
-"""The interface of agents: an agent is told events of the call and answers each with acts.
+"""The interface of agents: an agent receives events of the call and answers each with acts.
 
-The conversation (`pipeline.session.session`) owns time, audio and interruption; the agent owns content. A
-`Conversation` is made per call and is used from one task at a time.
+The session (`pipeline.session.session`) handles time, audio and interruption; the agent decides what is said
+and done. A `Conversation` is made per call and is used from one task at a time.
 """
 
 from __future__ import annotations
@@ -14,22 +14,26 @@ from typing import Any, Protocol, runtime_checkable
 from pipeline.speech import Expected
 from pipeline.transcript import TranscriptEntry
 
-# Events: what the agent is told -----------------------------------------------------------------------------
+# Events, which the agent receives ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CallOpened:
-    """The call was answered and nobody has said anything yet."""
+    """The call was answered; the agent greets the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """The caller's turn ended. `text` may be "" (speech that was not understood); `heard` is how much of the
-    agent's previous words the caller had heard when they began. With `continues` the previous `UserSaid` came
-    too early: the caller went on before hearing any of the answer, which was thrown away, and `text` is the
-    whole of what they said. An agent that moved on undoes that first.
+    """The caller's turn ended.
 
-    `keyed`: digits that were keyed before the words, which are part of the answer.
+    `text`: the recognised words, "" for speech that was not understood; `confidence`: the recogniser's, 0 to
+    1. `heard`: the part of the agent's previous words that the caller heard; `interrupted`: the caller
+    stopped those words. `keyed`: digits that the caller keyed before the words, part of the answer.
+
+    `continues`: the previous `UserSaid` came before the end of the caller's turn. The answer to that event
+    was discarded unheard, and `text` has the words of both events; the agent first undoes what it changed.
+
+    `doubtful`: `text` is to be acted upon only when the caller has confirmed it (`Hypothesis.doubtful`).
 
     `settled` is None for a turn that is over for certain. Otherwise the answer is prepared on the chance that
     it is: nothing of it is heard before the turn is certain, and an agent awaits `settled()` before it does
@@ -41,12 +45,13 @@ class UserSaid:
     interrupted: bool = False
     continues: bool = False
     keyed: str = ""
+    doubtful: bool = False
     settled: Callable[[], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class UserKeyed:
-    """Digits keyed by the caller, collected until the terminator, the expected count or a pause. `heard` and
+    """The caller keyed `digits`, collected until the terminator, the expected count or a pause. `heard` and
     `interrupted` are those of `UserSaid`."""
 
     digits: str
@@ -67,12 +72,12 @@ class UserSilent:
 AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent
 
 
-# Acts: what the agent answers -------------------------------------------------------------------------------
+# Acts, with which the agent answers -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Words for the caller. With `interruptible=False` speech over them does not stop them."""
+    """Says `text` to the caller. With `interruptible=False` a caller who speaks does not stop the words."""
 
     text: str
     interruptible: bool = True
@@ -80,8 +85,8 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What the next answer may be: given to the recogniser and to end-pointing. A `masked` answer (a card
-    number, a PIN) reaches the agent whole and appears as dots in transcript, events and records."""
+    """Tells the recogniser and end-pointing which answers to expect next. A `masked` answer (a card number or
+    a PIN) reaches the agent whole and appears as dots in transcript, events and records."""
 
     expected: Expected
     masked: bool = False
@@ -89,17 +94,17 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class SendDigits:
-    """DTMF for the far end (an IVR, an extension)."""
+    """Sends DTMF `digits` (0-9, *, #, A-D) to the far end, such as an IVR, after the words so far."""
 
     digits: str
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Hangs up when everything said so far has been heard. `disposition` goes to the analysis.
+    """Hangs up once the words so far have been heard. `disposition`: the call's outcome for the analysis.
 
-    A caller who answers those words with more than a goodbye keeps the call, and the next event has what they
-    said; with `final` the call ends whatever the caller says.
+    If the caller answers those words with more than a goodbye, the call goes on and the next event has the
+    caller's words; with `final` the call ends in any case.
     """
 
     disposition: str = "completed"
@@ -116,8 +121,8 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Stay silent for `seconds` (at most 60) once the words so far have been heard: the caller looks
-    something up, a line rings. What the caller says ends the wait. Raises ValueError for what is no time."""
+    """Stays silent for `seconds` (at most 60) once the words so far have been heard, while the caller looks
+    something up or a line rings. The caller's voice ends the wait. Raises ValueError for NaN or infinity."""
 
     seconds: float
 
@@ -128,7 +133,8 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class SwitchLanguage:
-    """From the next words on, both sides speak `language` ("en", "ar"): voice, recogniser, end-pointing."""
+    """Sets the language of voice, recogniser and end-pointing to `language` ("en", "ar") from the next words
+    on."""
 
     language: str
 
@@ -161,14 +167,14 @@ class AgentReport:
     answers: Mapping[str, str] = field(default_factory=dict)
     summary: str = ""
     extracted: Mapping[str, Any] = field(default_factory=dict)
-    """The fields that a schema asked for, with their types."""
+    """The fields of the agent's extraction schema, each with a value of the field's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """The call that an agent's conversation is made for. `variables` are the promptVariables. `metadata` is
-    the call's own: for code, and for tools that name a field of it. `prompt_metadata` is the part of the
-    metadata that a model may be told: all of a web call's, nothing of a phone call's."""
+    """The call that an agent's conversation is made for. `variables`: the API's promptVariables. `metadata`:
+    the call's metadata, for code and for tools that name one of its fields. `prompt_metadata`: the part of
+    `metadata` that may enter a language model's prompt, all of a web call's and none of a phone call's."""
 
     call_id: str
     language: str
@@ -182,8 +188,8 @@ class Conversation(Protocol):
     """One agent in one call."""
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """Answers `event` with acts, in order. The iterator is closed in the middle when the caller
-        interrupts; the next event then says what was heard. Raises `EngineError`."""
+        """Answers `event` with acts, in order. The session closes the iterator early when the caller
+        interrupts; the next event then has the words that were `heard`. Raises `EngineError`."""
 
     def report(self) -> AgentReport:
         """Reports the conversation's result so far; may be called at any time."""
@@ -194,8 +200,8 @@ class Debriefing(Protocol):
     """A conversation that also works on its report after the call has ended."""
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
-        """Reports the call's result with everything that was said and heard. Called once, after the hang-up.
-        Raises `EngineError`; then `report` is the result."""
+        """Reports the call's result from the whole `transcript`. Called once, after the hang-up. Raises
+        `EngineError`; the result is then that of `report`."""
 
 
 class Agent(Protocol):

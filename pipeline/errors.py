@@ -1,4 +1,4 @@
-"""The exceptions of the pipeline, as one tree."""
+"""The exceptions of the pipeline, as one tree, and the boundaries at which any other exception is caught."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class EngineError(PipelineError):
 
 
 class EngineMissing(EngineError):
-    """The engine is not usable on this machine: what is missing and what to do are in the message."""
+    """The engine is not usable on this machine; the message names what is missing and how to install it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=False)
 
 
 class EngineTimeout(EngineError):
-    """The engine kept its caller waiting past its deadline: asking it again would cost the deadline again."""
+    """The engine missed its deadline; another request would cost the same time again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
 
 
 class EngineBroke(EngineError):
-    """The engine raised something that no engine should; see `pipeline.errors`."""
+    """The engine raised an exception other than `EngineError`, which `contained` replaced."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
@@ -81,8 +81,8 @@ class EngineCircuitOpen(EngineError):
 
 
 class EngineRefused(EngineError):
-    """The engine works, but not on this request (a text it cannot say, audio it cannot read). `unsupported`:
-    fields of the request that it says it does not know, where it says so."""
+    """The engine works and refuses this request (a text that it cannot say, audio that it cannot read).
+    `unsupported`: the fields of the request that the engine's answer names as unknown."""
 
     def __init__(self, message: str, *, unsupported: frozenset[str] = frozenset()) -> None:
         super().__init__(message, retryable=False)
@@ -105,7 +105,7 @@ class TargetRefused(RequestFailed):
 
 
 class LanguageRefused(EngineRefused):
-    """A voice does not speak the language of the text: no fault, where another voice does."""
+    """A voice does not speak the language of the text; no fault is recorded where another voice does."""
 
 
 def passes(error: EngineError) -> bool:
@@ -140,26 +140,26 @@ log = logging.getLogger(__name__)
 
 
 def kind_of(error: BaseException) -> str:
-    """Names the type of a foreign exception: all of it that may be logged or told."""
+    """Names the type of a foreign exception, the only part of it that a fault or a reply may show."""
     return type(error).__name__
 
 
 @dataclass(slots=True)
 class Failure:
-    """What a `boundary` stopped: `error`, None where its block ended in order."""
+    """The exception that a `boundary` caught: `error`, None where its block ended without one."""
 
     error: Exception | None = None
 
     @property
     def kind(self) -> str:
-        """What may be told of the error; "" for none."""
+        """The name of the error's type, "" for no error."""
         return kind_of(self.error) if self.error is not None else ""
 
 
 @contextmanager
 def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Iterator[Failure]:
-    """The boundary of a task, or to somebody else's code, where any exception may come: it is logged with its
-    trace and goes no further. What is expected is caught within."""
+    """Catches any exception at the boundary of a task or to third-party code, and logs it with its traceback
+    and `fields`. Exceptions that are expected are caught within the block."""
     failure = Failure()
     try:
         yield failure
@@ -170,8 +170,8 @@ def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Itera
 
 @contextmanager
 def contained(what: str, **fields: object) -> Iterator[None]:
-    """Within, everything but an `EngineError` becomes one. `what`: the engine, for people; `fields`: of the
-    log."""
+    """Replaces any exception of its block except `EngineError`: TimeoutError by `EngineTimeout`, others by
+    `EngineBroke`, after logging them. `what`: the engine's name for messages; `fields`: of the log."""
     try:
         yield
     except EngineError:

@@ -1,9 +1,10 @@
-"""The media clock, and the parts of one turn's latency as the caller hears it.
+"""Maps the far end's media clock to loop time, and splits one turn's latency, as the caller hears it, into
+parts.
 
-A frame's arrival time says when a packet got through, not when it was spoken: jitter, reordering and a busy
-loop move it. The frame's position on the far end's media clock is exact but counts from an unknown moment.
-The network can only delay, so the least of (arrival - position/rate) over many frames is the mapping between
-the two (the filter of NTP, RFC 5905 section 10, and of RTP playout, Ramjee et al. 1994).
+The arrival time of a frame is later than the moment at which its sound was spoken, by jitter, reordering and
+a busy loop. The position of a frame on the far end's media clock is exact but counts from an unknown moment.
+Since the network can only delay, the minimum of (arrival - position/rate) over many frames maps one to the
+other (the clock filter of NTP, RFC 5905 section 10; RTP playout, Ramjee et al. 1994).
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_WINDOW_S: Final = 10.0  # crystals differ by up to 100 ppm: two windows of drift are 2 ms, below one frame
-_REBASE_S: Final = 1.0  # no packet is so late and still of use
+_WINDOW_S: Final = 10.0  # clocks drift by up to 100 ppm: 2 ms in two windows, less than a frame
+_REBASE_S: Final = 1.0  # later than jitter makes any packet: the far end paused its clock
 
 
 class MediaClock:
     """Maps sample positions of one incoming stream to the loop's time.
 
-    The minimum is taken over the current window and the one before, so that it follows a drifting clock
-    both ways and survives a burst of late packets of up to a window. A packet that is later than any jitter
-    (the far end paused its clock: a hold, a transfer) begins anew."""
+    The minimum is taken over the current window of 10 s and the one before, so that the mapping follows a
+    clock that drifts either way and survives a window of late packets. A packet later than 1 s (the far end
+    paused its clock, for a hold or a transfer) begins a new mapping."""
 
     __slots__ = ("_base", "_current", "_period", "_previous", "_window", "_window_end")
 
@@ -31,8 +32,8 @@ class MediaClock:
         self._base = self._current = self._previous = float("inf")
 
     def observe(self, position: int, now: float) -> None:
-        """Notes that audio up to `position` had arrived by `now`. `position` is that after a frame's last
-        sample: counted from the first sample, every end-point would come 20 ms late."""
+        """Notes that a frame arrived at loop time `now`. `position`: that after the frame's last sample; the
+        position of the first sample would make every end-point 20 ms late."""
         offset = now - position * self._period
         if position >= self._window_end:
             self._previous, self._current = self._current, offset
@@ -52,12 +53,13 @@ class MediaClock:
 
 @dataclass(frozen=True, slots=True)
 class TurnLatency:
-    """From the caller's last voiced sample to the agent's first sample handed to the wire, and its parts.
+    """The latency of one turn in milliseconds. `voice_to_voice_ms`: from the caller's last voiced sample to
+    the agent's first sample that the leg sent; the sum of the parts.
 
-    `endpoint_ms`: silence waited for on purpose. `stt_ms`: beyond that, until the words were there (0 when
-    they were decoded during the silence). `agent_ms`: until the agent's first words; `tts_ms`: until their
-    first sound (of both only what was not done during that silence); `server_ms`: all the rest, which is
-    ours. The parts add up to `voice_to_voice_ms`."""
+    `endpoint_ms`: silence waited for on purpose. `stt_ms`: from the end-point to the words, 0 when the words
+    were decoded during that silence. `agent_ms`: from there to the agent's first words. `tts_ms`: from there
+    to the words' first sound. `server_ms`: the rest, spent in the server itself. Work that was done during
+    the end-point's silence counts in no part."""
 
     voice_to_voice_ms: float
     endpoint_ms: float
@@ -69,9 +71,9 @@ class TurnLatency:
 
 @dataclass(slots=True)
 class TurnClock:
-    """The moments of one turn, in loop time, as they happen; durations of the engines in seconds.
-    `agent_asked`: when the agent was asked, which may be before the end-point; 0: as soon as turn and words
-    were there."""
+    """The moments of one turn: `voice_ended`, `endpoint_due`, `words_known` and `agent_asked` in loop time,
+    `agent_s` and `tts_s` as durations in seconds. `agent_asked` may be before the end-point; 0: the later of
+    end-point and words."""
 
     voice_ended: float
     endpoint_due: float
@@ -81,7 +83,7 @@ class TurnClock:
     tts_s: float = 0.0
 
     def latency(self, first_sent: float) -> TurnLatency:
-        """The parts, given when the first frame of the answer left."""
+        """Computes the latency; `first_sent`: loop time at which the answer's first frame was sent."""
         total = first_sent - self.voice_ended
         endpoint = self.endpoint_due - self.voice_ended
         known = max(self.endpoint_due, self.words_known)
@@ -94,13 +96,13 @@ class TurnClock:
 
 WAIT_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 2.0, 5.0)
 
-"""Upper bounds of the waits for a decoder that are counted apart, in seconds."""
+"""Upper bounds of the histogram of waits for a decoder, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWaits:
-    """How long callers have waited for a decoder: `counts[n]` waits up to `WAIT_BOUNDS_S[n]`, the last of
-    them longer ones."""
+    """The histogram of waits for a decoder: `counts[n]` waits of up to `WAIT_BOUNDS_S[n]`, in the last count
+    longer ones; `sum_s`: all waits in seconds."""
 
     counts: tuple[int, ...]
     sum_s: float

@@ -18,12 +18,13 @@ class LegListener(Protocol):
     event loop's thread."""
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """One frame of the far end.
+        """Takes one frame of the far end's audio.
 
-        `frame`: 20 ms of int16 at the leg's rate; read-only, valid only during the call: copy what you keep.
-        `position`: index of its first sample on the far end's media clock (from RTP timestamps, 0 at the
-        first packet), so that silence suppression and loss do not shorten time.
-        `now`: the loop's time at which the frame's packet arrived. `concealed`: made up for a lost packet.
+        `frame`: 20 ms of int16 at the leg's rate; read-only and valid only during this method, so a listener
+        that keeps the frame copies it. `position`: index of the frame's first sample on the far end's media
+        clock (from RTP timestamps, 0 at the first packet), so that silence suppression and loss do not
+        shorten time. `now`: loop time at which the frame's packet arrived. `concealed`: the frame stands in
+        for a lost packet.
         """
 
     def digit_received(self, digit: str, now: float) -> None:
@@ -38,10 +39,10 @@ class AudioSource(Protocol):
     `pipeline.media.playout.Playout`)."""
 
     def read(self) -> Pcm | None:
-        """Gives the next frame to be sent (20 ms at the leg's rate), or None for nothing to send."""
+        """Gives the next frame to be sent (20 ms of int16 at the leg's rate), or None for nothing to send."""
 
     def sent(self, now: float) -> None:
-        """The frame last read was handed to the wire at `now`; not called after a `read` that gave None."""
+        """Notes that the leg sent the frame last read at `now`; not called after a `read` that gave None."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
         """Sets `wake`, called when audio arrives after a `read` that gave None, so that the leg may send the
@@ -49,21 +50,23 @@ class AudioSource(Protocol):
 
 
 class Leg(Protocol):
-    """One party's connection, seen from the conversation."""
+    """The connection of one party (a SIP call, a room participant) as the session uses it."""
 
     @property
     def rate_hz(self) -> int:
-        """The rate of frames in both directions."""
+        """The sample rate of frames in both directions, in Hz."""
 
     @property
     def held(self) -> bool:
-        """Whether the far end has put the call on hold: its audio is then music on hold, not the caller."""
+        """Whether the far end has put the call on hold: received audio is then music on hold, not the
+        caller."""
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation; audio that arrived before is not kept. None disconnects."""
+        """Connects a session's listener and source; audio received before is not kept. None disconnects."""
 
     async def hang_up(self) -> None:
         """Ends the leg for good. A leg that has ended stays so, without an error."""
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends digits, returns when the last has been sent. Raises ValueError for anything but 0-9*#A-D."""
+        """Sends DTMF digits and returns when the last has been sent. Raises ValueError for a character
+        outside 0-9*#A-D."""

@@ -1,7 +1,7 @@
-"""Engines by name: installed ones through entry points, a program's own through `register`.
+"""Finds engines by name: installed ones through entry points, a program's own through `register`.
 
-A distribution offers an engine with an entry point in one of the groups of `GROUPS`, whose object is a
-function of one mapping (the engine's settings) that returns the engine and raises `EngineMissing` or
+A distribution offers an engine with an entry point in one of the groups of `GROUPS`. Its object is a function
+that takes the engine's settings as a mapping, returns the engine, and raises `EngineMissing` or
 ValueError."""
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _registered: dict[tuple[str, str], Factory] = {}
 
 
 def register(kind: str, name: str, factory: Factory) -> None:
-    """Makes the engine `factory` known as `name`, in preference to an installed engine of that name. Raises
-    `LocalError`."""
+    """Registers `factory` as the engine `name` of `kind`, in preference to an installed engine of that name.
+    Raises `LocalError` for an unknown kind."""
     _group(kind)
     _registered[kind, name] = factory
 
 
 def unregister(kind: str, name: str) -> None:
-    """Forgets what `register` made known; an unknown name is no error."""
+    """Takes back `register`; an unknown name is no error."""
     _registered.pop((kind, name), None)
 
 
 def known(kind: str) -> tuple[str, ...]:
-    """The names that `load` accepts, sorted."""
+    """Gives the names that `load` accepts for `kind`, sorted. Raises `LocalError` for an unknown kind."""
     installed = {entry.name for entry in _installed(_group(kind))}
     return tuple(sorted(installed | {name for other, name in _registered if other == kind}))
 
 
 def load(kind: str, name: str, settings: Mapping[str, Any]) -> Any:
-    """The engine `name` of `kind` ("stt", "tts", "agent") made from `settings`; not started yet.
+    """Makes the engine `name` of `kind` ("stt", "tts", "agent") from `settings`, without starting it.
 
-    Raises `EngineMissing` for a name nobody registered (the message lists the known ones) or an engine whose
-    libraries are not installed, ValueError for settings the engine refuses, `LocalError` for an unknown kind.
+    Raises `EngineMissing` for an unknown name (the message lists the known ones) or an engine whose libraries
+    are not installed, ValueError for settings that the engine refuses, `LocalError` for an unknown kind.
     """
     return _factory(kind, name)(settings)
 

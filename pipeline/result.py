@@ -16,16 +16,17 @@ class EndReason(StrEnum):
 
     AGENT = "agent"  # the agent hung up, its words heard
     FAR_END = "far_end"  # the leg ended: the caller hung up, or the media died
-    TRANSFER = "transfer"  # the agent hands the caller on: the leg is alive and now somebody else's
+    TRANSFER = "transfer"  # the agent transfers the caller: the leg stays up for the transfer
     SILENCE = "silence"  # nobody spoke through every reprompt
     MAX_DURATION = "max_duration"
-    ENGINE_ERROR = "engine_error"  # an engine or the agent failed for good; the caller heard an apology
-    STOPPED = "stopped"  # `Session.stop`: the API, a shutdown
+    ENGINE_ERROR = "engine_error"  # an engine or the agent failed for good, and the caller heard an apology
+    STOPPED = "stopped"  # by `Session.stop`: an API request or a shutdown
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFault:
-    """Something an engine or the agent did wrong, survived or not. `at_ms` is on the call's media clock."""
+    """A fault of an engine, the agent or the recording, whether or not the call went on. `at_ms`: on the
+    call's media clock."""
 
     role: str  # "stt", "tts", "agent", "recording"
     message: str
@@ -34,12 +35,13 @@ class EngineFault:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A silence of more than 2 s in the agent's turn. `ms`: the part that the server caused.
+    """A silence in the agent's turn, longer than `LIMIT_S` of `pipeline.session.dead_air`. `start_ms`: on the
+    call's media clock; `ms`: the part of the silence that the server caused.
 
-    `cause`: what most of that part was spent on: "endpointing", "stt_late", "agent_late", "agent_silent" (the
-    agent's answer was empty), "tts_late", "keying", "waiting" (the agent announced a wait), "interrupted" (a
-    noise had stopped the agent), "noise" (a noise was taken for the caller), "held" (the far end took no
-    sound), "tts_silent" (the voice made silence), "closing".
+    `cause` of most of that part: "endpointing", "stt_late", "agent_late", "agent_silent" (the agent's answer
+    was empty), "tts_late", "keying", "waiting" (the agent announced a wait), "interrupted" (noise stopped the
+    agent), "noise" (noise was taken for the caller), "held" (the far end took no audio), "tts_silent" (the
+    voice made silence), "closing".
     """
 
     start_ms: int
@@ -68,7 +70,9 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionResult:
-    """The result of a conversation. Times are on the call's media clock, 0 where the session began."""
+    """The result of a conversation. Times are milliseconds on the call's media clock, which is 0 where the
+    session began. `line`: the kind of line that answer detection found. `leg_reason`: the reason that
+    the leg gave for its end."""
 
     reason: EndReason
     disposition: str
@@ -112,4 +116,4 @@ class SessionObserver:
         list."""
 
     def state_changed(self, state: str, now: float) -> None:
-        """Turn-taking moved to `state` (a name of `turns.State` in lower case)."""
+        """Takes the new state of turn-taking: a name of `pipeline.turns.events.State` in lower case."""

@@ -8,35 +8,42 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """Times of a conversation. The defaults suit a telephone call in English or Arabic.
+    """Times and phrases of a conversation. The defaults suit a telephone call in English or Arabic. Raises
+    ValueError for a time that is not above 0, or a negative count.
 
-    `endpoint_ms`: silence that ends an ordinary turn; `endpoint_complete_ms` when the answer is already
-    complete, `endpoint_unfinished_ms` after a phrase that asks for more, `endpoint_digits_ms` while digits
-    are dictated.
-    `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the knobs of
-    `pipeline.endpointing.policy.EndOfTurn`, which decides instead where a scorer judges sound and words.
-    `speculate_ms`: silence after which the recogniser is asked, on the chance that the turn is over.
-    `prepare_early`: the agent is asked then too, and its answer held until the turn is over for certain.
-    `stt_deadline_ms`: how long after the end-point its answer is waited for.
-    `duck_ms`: voice over the agent that makes it lower its own; `barge_in_ms`: voice of which no word is
-    understood that makes it fall silent (words that are meant for the agent stop it at once); `hush_ms`: the
-    same for sound with a pitch, which no cough has; after a mere "mm-hm" the agent goes on. `halt_ms`: voice
-    so long was no noise, and the agent does not go on after it; `opening_ms`: the first so much of the first
-    words is never stopped, because most people say "hello?" over them.
-    `overlap_ms`: something said over the agent is an answer if the agent ends within this time.
-    `min_speech_ms`: a sound shorter than this in which no words were found was a noise.
-    `dead_air_ms`: from the caller's last word until something must be heard, and again after it;
-    `max_fillers`: so often that is a filler, then an apology and the end. An engine that has a deadline has
-    it before that. `tts_stall_ms`: the wait for a chunk.
-    `reprompt_s`, `max_reprompts`: silence of the caller; when it is used up the call ends.
-    `key_pause_ms`: ends keyed digits; `linger_ms`: between the last words' last packet and the hang-up, so
-    that the far end's jitter buffer has played them.
-    `record_masked`: the recording holds the caller's voice also while they give an answer that is masked.
-    `rescue`: after the apology for something broken the caller is handed on to this number or room instead
-    of being hung up on; "": there is nobody.
+    End of the caller's turn, as silence after the last voiced sample:
+    `endpoint_ms`: ends an ordinary turn; `endpoint_complete_ms`: ends a complete answer;
+    `endpoint_unfinished_ms`: ends a turn after a phrase that asks for more; `endpoint_digits_ms`: ends a turn
+    while digits are dictated. `eot_threshold`, `eot_action_delay_ms`, `eot_timeout_ms`: the parameters of
+    `pipeline.endpointing.policy.EndOfTurn`, which decides instead where there is an end-of-turn detector.
+    `speculate_ms`: silence after which the recogniser decodes, in case the turn is over; `prepare_early`: the
+    agent prepares an answer then, which is held until the turn is over for certain. `stt_deadline_ms`: the
+    longest wait for the recogniser after the end-point.
+    `max_utterance_s`: length at which an utterance is ended. `min_speech_ms`: a voice shorter than this
+    without words is noise.
+
+    The caller's voice over the agent:
+    `duck_ms`: length at which the agent lowers its volume. `barge_in_ms`: length without understood words at
+    which the agent stops (words meant for the agent stop it at once); `hush_ms`: the same for a voice with a
+    pitch, which no cough has. After a backchannel ("mm-hm") the agent goes on. `halt_ms`: length from which a
+    voice was no noise, and the agent does not go on. `opening_ms`: the first part of the greeting, which no
+    voice stops, because most people say "hello?" over a greeting. `overlap_ms`: words over the agent are an
+    answer if the agent's words end within this time.
+
+    Silence of the agent:
+    `dead_air_ms`: longest silence after the caller's last word, and after each filler; `max_fillers`: fillers
+    in a row before an apology ends the call. `tts_stall_ms`: longest wait for a chunk of a voice.
+
+    Silence of the caller, keys and the end:
+    `reprompt_s`: silence before a reprompt; `max_reprompts`: reprompts in a row before the call ends.
+    `key_pause_ms`: pause that ends keyed digits. `max_duration_s`: the longest call. `linger_ms`: time
+    between the last packet of the last words and the hang-up, so that the far end's jitter buffer plays them.
+    `record_masked`: the recording keeps the caller's voice during a masked answer.
+    `rescue`: the number or room that the caller is transferred to after an apology; "": the call ends.
+
     `words`: more entries for the lists of `pipeline.text.word_lists`, by the name of the list.
-    `filler`, `apology`, `goodbye`: what is said by itself when the agent is late, broken, or nobody answers;
-    "" for none (a short tone stands for it).
+    `filler`, `apology`, `goodbye`: the phrases for a late agent, a failure, and a caller who is silent; ""
+    plays a short tone.
     """
 
     language: str = "en"

@@ -1,7 +1,8 @@
-"""The interfaces of speech engines: protocols of one or two methods, found by name through entry points.
+"""The interfaces of speech engines: `SpeechToText` and `TextToSpeech`, found by name through entry points.
 
-A third party's engine implements one of these, exposes `from_settings(mapping) -> engine`, and names it in
-the entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see `pipeline.registry`).
+A third party's engine implements one of the two, exposes `from_settings(mapping) -> engine`, and names that
+function in the entry-point group `mediaserver.speech_to_text` or `mediaserver.text_to_speech` (see
+`pipeline.registry`).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from pipeline.audio import Pcm
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The answers that the agent's question allows; an engine that can bias its recognition does so with
-    them.
+    """The answers that the agent's question allows, for end-pointing, for keyed digits, and for engines that
+    can bias their recognition.
 
-    `phrases`: whole answers, lower-case words. `kinds`: built-in shapes, any of "yes_no", "digits", "date",
-    "time", "name", "number", "free". `digits`: how many digits make the answer complete; 0: not known.
-    `choices`: keyed answers that are whole ("1" for sales). Keyed answers also end with the key `terminator`
-    ("": none does), or `key_timeout_s` after the last key (0: the session's own).
+    `phrases`: whole answers, in lower-case words. `kinds`: built-in kinds of answer, any of "yes_no",
+    "digits", "date", "time", "name", "number", "free". `digits`: number of digits of a complete answer; 0:
+    not known. `choices`: complete keyed answers ("1" for sales). `terminator`: the key that ends a keyed
+    answer; "": none does. `key_timeout_s`: seconds after the last key that end a keyed answer; 0: the
+    session's `key_pause_ms`.
     """
 
     phrases: tuple[str, ...] = ()
@@ -43,35 +45,37 @@ class HeardWord:
 
 
 LONGEST_TEXT: Final = 4000
-"""Most characters of one utterance: more than anybody says in its 45 seconds."""
+"""Most characters of one utterance's text: more than anybody says in `max_utterance_s` (45 s)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     """The recognised text of an utterance. `text` is lower case without punctuation and "" for no speech;
-    `confidence` is 0 to 1 and comparable only within one engine."""
+    `confidence` is 0 to 1 and comparable only within one engine. `doubtful`: the text may be none of the
+    speaker's, and is to be acted upon only when the speaker has confirmed it."""
 
     text: str
     confidence: float = 0.0
     words: tuple[HeardWord, ...] = ()
+    doubtful: bool = False
 
 
 class Listening(Protocol):
     """The recognition of one utterance, from its first sample to `close`."""
 
     def push(self, samples: Pcm) -> None:
-        """Takes more audio, in order, at the rate given to `listen`. On the media path: returns within 0.2
-        ms, copies what is kept, never raises."""
+        """Takes more audio, in order: int16 at the rate given to `listen`. Runs on the media path: returns
+        within 0.2 ms, copies the samples that it keeps, never raises."""
 
     def partial(self) -> str:
         """Gives the stable interim text; "" where the engine has none."""
 
     async def result(self) -> Hypothesis:
-        """Decodes everything pushed so far. May be called again after more `push`es (a pause that was not
-        the end), and may be cancelled. Raises `EngineError`."""
+        """Decodes all audio pushed so far. May be called again after more `push` calls, when a pause was not
+        the end, and may be cancelled. Raises `EngineError`."""
 
     def close(self) -> None:
-        """Frees what the utterance holds; a `result` under way is dropped."""
+        """Frees the utterance's memory; a `result` under way is dropped."""
 
 
 class SpeechToText(Protocol):
@@ -81,7 +85,7 @@ class SpeechToText(Protocol):
         """Loads and warms the engine. Raises `EngineMissing` with what to install or configure."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
-        """Starts listening to one utterance."""
+        """Begins the recognition of one utterance, of audio at `rate_hz` in `language` ("en", "ar")."""
 
     async def close(self) -> None:
         """Ends helper processes and threads."""
@@ -89,8 +93,8 @@ class SpeechToText(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word of synthesised speech: its place in the text and when it sounds, in samples of the engine's
-    `rate_hz` from the start of the utterance."""
+    """A word of synthesised speech with its first sample and the one after its last, counted at the engine's
+    `rate_hz` from the start of the synthesised text."""
 
     text: str
     start: int
@@ -99,8 +103,8 @@ class SpokenWord:
 
 @dataclass(frozen=True, slots=True)
 class SpeechChunk:
-    """A piece of synthesised speech; `words` are those that begin in it (empty where the engine has no word
-    times: they are then estimated from the text's length)."""
+    """A piece of synthesised speech: int16 mono at the engine's `rate_hz`. `words`: the words that begin in
+    the piece; empty for an engine without word times, which are then estimated from the text's length."""
 
     samples: Pcm
     words: tuple[SpokenWord, ...] = ()
@@ -111,7 +115,7 @@ class TextToSpeech(Protocol):
 
     @property
     def rate_hz(self) -> int:
-        """The rate of every chunk."""
+        """The sample rate of every chunk, in Hz."""
 
     async def start(self) -> None:
         """Loads and warms the engine. Raises `EngineMissing`."""

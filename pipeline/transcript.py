@@ -1,6 +1,6 @@
 """The transcript of a call: the caller's words as recognised, the agent's as far as the caller heard them.
 
-Times are milliseconds on the call's media clock, which the recording shares: an entry can be found there.
+Times are milliseconds on the call's media clock, which the recording shares.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from pipeline.speech import SpokenWord
 
-_CHARACTERS_PER_S: Final = 14.0  # spoken English and Arabic, for an engine without word times cut off midway
+_CHARACTERS_PER_S: Final = 14.0  # of English and Arabic speech, for an incomplete text without word times
 _SLOWEST_CHARACTERS_PER_S: Final = 11.0
 
 
@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimedWord:
-    """One word with its place on the call's media clock."""
+    """One word with its times in milliseconds on the call's media clock."""
 
     text: str
     start_ms: int
@@ -34,9 +34,9 @@ class TimedWord:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
-    """One party's stretch of words. `interrupted`: the agent was cut short here, `text` ends with the last
-    word that the caller heard. `confidence` is the recogniser's, 1.0 for the agent. `words` may be
-    empty."""
+    """Words that one party said in a row. `interrupted`: the caller stopped the agent, and `text` ends with
+    the last word that the caller heard. `confidence`: the recogniser's, 0 to 1; 1.0 for the agent. `words`:
+    the words with times, empty where the engine has none."""
 
     role: Role
     text: str
@@ -74,13 +74,13 @@ def placed_words(
     complete: bool,
     slowest: bool = False,
 ) -> tuple[SpokenWord, ...]:
-    """The words of `text`, each with the samples at `rate_hz` in which it sounds.
+    """Gives the words of `text`, each with its first sample and the one after its last, at `rate_hz`.
 
-    `spoken` are the engine's word times in the same samples, `samples` the length of what it made so far and
-    `complete` whether that is all. Engine words as many as those of `text` (fewer while incomplete) are
-    taken with the text's own spelling and punctuation; other engine words stand as they are (it said
-    "twenty one" for "21"). Where the engine has none, the words are spread over the samples by their
-    length, or over the usual speed of speech (the `slowest`, if asked) while the length is not known."""
+    `spoken`: the engine's word times in the same samples; `samples`: length of the audio so far; `complete`:
+    the audio is whole. Engine words of the same number as those of `text` (or fewer while incomplete) get the
+    text's spelling and punctuation; otherwise the engine's words are given ("twenty one" for "21"). Without
+    engine words, the text's words are spread over the samples by length, or while incomplete at the usual
+    speed of speech (`slowest`: at the slowest speed)."""
     written = text.split()
     if not spoken:
         per_s = _SLOWEST_CHARACTERS_PER_S if slowest else _CHARACTERS_PER_S
@@ -103,6 +103,6 @@ def _spread(written: Sequence[str], *, samples: int, by_speed: float) -> tuple[S
 
 
 def heard_words(words: Sequence[SpokenWord], heard: int) -> tuple[SpokenWord, ...]:
-    """Gives those of `words` that were heard when `heard` samples were: a word counts once half of its
-    samples were."""
+    """Gives those of `words` that a listener has heard after `heard` samples: a word counts from half of its
+    samples on."""
     return tuple(word for word in words if word.start < heard and word.start + word.end <= 2 * heard)

@@ -1,1 +1,1 @@
-"""The phone: SIP signalling as a sans-IO stack, RTP media, and calls that read like phone calls."""
+"""SIP signalling as a sans-IO stack, RTP media, and an asyncio API for phone calls."""

@@ -1,4 +1,4 @@
-"""Who may call us: the trunks' addresses and credentials, and whether there is room."""
+"""Decides which requests are admitted: by the trunks' addresses and credentials, and by free capacity."""
 
 from __future__ import annotations
 
@@ -21,27 +21,26 @@ Network = IPv4Network | IPv6Network
 
 RETRY_AFTER_S = 10
 UNKNOWN = Refused(404)
-"""To a stranger, and for a number that nobody answers: the same, so that neither can be probed for."""
+"""The answer to a stranger, and for a number that no agent serves: the same, so that neither can be
+probed."""
 
 
 class AdmissionPolicy:
     """Implements `sip.stack.admission.AdmissionControl` for the trunks of one endpoint.
 
-    A request is a trunk's when its source address is in the trunk's `allow_from`, or when it carries digest
-    credentials of a trunk that has some. Strangers are challenged (401, the same for every number) if any
-    trunk has credentials, and are told 404 otherwise. Who sends wrong credentials again and again is told 503
-    without a look at them. OPTIONS follows the same rule: monitoring by a trunk's
-    own addresses is answered 200. Several trunks may share addresses: the first that serves the called
-    number has the call.
-    """
+    A request belongs to a trunk when its source address is in the trunk's `allow_from`, or when it carries
+    digest credentials of the trunk. Strangers are challenged (401, the same for every number) if any trunk
+    has credentials, and are answered 404 otherwise. A source that repeats wrong credentials is answered 503
+    before these are checked. OPTIONS follows the same rule: monitoring from a trunk's addresses is answered
+    200. Several trunks may share addresses: the first that serves the called number takes the call."""
 
     def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
         self.serves: Callable[[str, Trunk], bool] | None = None
         self.draining = False
         self.overload: Callable[[], int] = lambda: 0
-        """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+        """Seconds until new requests are admitted again, because the event loop is late; 0: now."""
         self.undecided: Callable[[], int] = lambda: 0
-        """Calls that the application has been given and has not looked at."""
+        """Counts the calls that were offered to the application and that it has not taken yet."""
         self._trunks = trunks
         self._room = room
         self.wrong_passwords = WrongPasswords()
@@ -50,7 +49,8 @@ class AdmissionPolicy:
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
-        """Must be called after the mapping of trunks has changed."""
+        """Rebuilds the tables of networks and credentials; call it after the mapping of trunks has
+        changed."""
         networks: list[tuple[Network, Trunk]] = []
         passwords: dict[str, tuple[str, Trunk]] = {}
         for trunk in self._trunks.values():
@@ -61,19 +61,20 @@ class AdmissionPolicy:
         self._networks, self._passwords = networks, passwords
 
     def busy(self) -> int:
-        """Says after how many seconds a new request may come again, by `overload`; 0: now."""
+        """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
         return self.overload()
 
     def full(self) -> int:
-        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
+        """Returns the seconds after which a new call may be offered again, while the endpoint drains or has
+        no free call; 0: now."""
         return RETRY_AFTER_S if self.draining or not self._room() else 0
 
     def of_a_trunk(self, host: str) -> bool:
-        """Whether a trunk has this address."""
+        """Whether the address `host` belongs to a trunk."""
         return bool(self._at(host))
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
-        """Finds the trunk that sent `request`, by its address or its password, and for an INVITE says
+        """Finds the trunk that sent `request`, by its address or its credentials, and for an INVITE decides
         whether the call is taken."""
         trunks = self._at(source.host)
         if not trunks and self._passwords:

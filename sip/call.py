@@ -1,4 +1,4 @@
-"""A phone call, as an application sees it."""
+"""A phone call as an application uses it."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ MOVES: Mapping[CallState, frozenset[CallState]] = {
     CallState.ANSWERED: frozenset({CallState.ENDED}),
     CallState.ENDED: frozenset(),
 }
-"""Where a call may go from where it is."""
+"""The states that may follow each state of a call."""
 
 
 class CallFailed(RemoteError):
     """The call ended before it was answered, or could not be placed. `code` is the SIP status (487 for a
-    CANCEL), `retry_after_s` what the far end asked us to wait before another attempt."""
+    CANCEL), `retry_after_s` the far end's Retry-After in seconds."""
 
     def __init__(
         self, message: str, code: int, cause: HangupCause, *, retry_after_s: int | None = None
@@ -58,12 +58,12 @@ class Phone(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def flush(self) -> None:
-        """Sends what the stack has to send, and tells what it has to tell."""
+        """Sends the stack's pending messages and emits its pending events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parties:
-    """Who a call is between."""
+    """Direction, local and remote number of a call."""
 
     direction: Direction
     local_number: str
@@ -73,10 +73,10 @@ class Parties:
 class Call:
     """One call (a `pipeline.leg.Leg`). `state` moves OFFERED or DIALING, RINGING, ANSWERED, ENDED.
 
-    `status` is the SIP code that ended it: of the refusal, 487 after a CANCEL, 200 after a BYE; 0 before.
-    `early_media`: one side can be heard before the answer. `held`: either side has put the call on hold.
-    `definite`: the far end gave a final response to our INVITE; without one it may ring on.
-    """
+    `status` is the SIP code that ended the call: of the refusal, 487 after a CANCEL, 200 after a BYE; 0
+    before. `early_media`: one side can be heard before the answer. `held`: either side has put the call on
+    hold. `definite`: the far end gave a final response to the INVITE of this side; without one the far end
+    may still ring."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Call:
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.direction} {self.state}>"
 
-    # What is so -------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> bool:
@@ -127,19 +127,20 @@ class Call:
 
     @property
     def rate_hz(self) -> int:
-        """The rate of frames both ways. Raises `LocalError` before media is agreed on."""
+        """Sampling rate of frames in both directions, in Hz. Raises `LocalError` before media is
+        negotiated."""
         return self._stream.rate_hz
 
     @property
     def stats(self) -> MediaStats:
-        """What the media stream has counted; stays readable after the end."""
+        """What the media stream has counted; readable after the end of the call as well."""
         return self._stream.stats
 
     # Verbs ------------------------------------------------------------------------------------------------
 
     async def ring(self, *, early_media: bool = False) -> None:
-        """Tells the caller that it rings; with `early_media` what is attached is heard before the answer.
-        Raises `LocalError` unless the call is an incoming one, not answered yet."""
+        """Sends 180 to the caller, or 183 with `early_media`, whose attached source is heard before the
+        answer. Raises `LocalError` unless the call is incoming and not answered yet."""
         invite = self._incoming()
         self._do(lambda now: invite.ring(now, early_media=early_media))
         self.early_media = self.early_media or (early_media and self._plan is not None)
@@ -147,39 +148,41 @@ class Call:
             self._move(CallState.RINGING, self._phone.loop.time())
 
     async def answer(self) -> None:
-        """Answers; returns when audio flows both ways. Raises `CallFailed` if the caller is gone by then,
-        `LocalError` unless the call is an incoming one, not answered yet."""
+        """Answers; returns when audio flows both ways. Raises `CallFailed` if the caller has hung up by then,
+        `LocalError` unless the call is incoming and not answered yet."""
         self._do(self._incoming().accept)
         await self.answered()
 
     async def reject(self, code: int = 603) -> None:
-        """Refuses an incoming call with a SIP status (486 busy, 480 nobody there, 603 declined)."""
+        """Refuses an incoming call with a SIP status (486 busy, 480 unavailable, 603 declined). Raises
+        `LocalError` for a status outside 400 to 699, and unless the call is incoming and not answered yet."""
         if not 400 <= code <= 699:
             raise LocalError("a call is refused with a status of 400 to 699")
         invite = self._incoming()
         self._do(lambda now: invite.reject(code, now))
 
     async def answered(self) -> None:
-        """Returns when the call is answered and its audio agreed on; at once if it is. Raises `CallFailed`
-        when it ends first."""
+        """Waits until the call is answered and its audio negotiated. Raises `CallFailed` when the call ends
+        first."""
         await self._up.wait()
         if self.state is CallState.ENDED:
             cause = self.cause or HangupCause.REMOTE_ERROR
             raise CallFailed(f"call not up: {cause}", self.status, cause, retry_after_s=self.retry_after_s)
 
     async def hang_up(self, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Ends the call in whatever state it is: BYE, a refusal, or CANCEL. The latter takes effect when the
-        far end has said anything at all, and `ended()` tells when. Nothing after the end."""
+        """Ends the call in any state, by BYE, a refusal or CANCEL. CANCEL takes effect after the far end's
+        first response; `ended()` waits for the end. Does nothing after the end."""
         self._do(lambda now: self._invite.hang_up(now, cause=cause))
 
     async def ended(self) -> HangupCause:
-        """Returns when the call is over, at once if it is."""
+        """Waits until the call is over and returns the cause."""
         await self._over.wait()
         return self.cause or HangupCause.NORMAL
 
     async def hold(self) -> None:
-        """Puts the far end on hold: it is sent what is attached, and not listened to. Raises `RemoteError`
-        when it refuses, `LocalError` unless the call is up and no other change under way."""
+        """Puts the far end on hold: the attached source is still sent, the far end's audio is not heard.
+        Raises `RemoteError` when the far end refuses, `LocalError` unless the call is up and no other change
+        under way."""
         await self._set_hold(True)
 
     async def resume(self) -> None:
@@ -188,11 +191,11 @@ class Call:
 
     async def send_dtmf(self, digits: str) -> None:
         """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent. Raises ValueError for
-        others, `LocalError` before media is agreed on."""
+        other characters, `LocalError` before media is negotiated."""
         await self._stream.send_dtmf(digits)
 
     async def play(self, samples: Pcm, rate_hz: int) -> None:
-        """Plays a recording in the place of what is attached; returns when it was sent, or the call ended."""
+        """Plays a recording in place of the attached source; returns when it was sent, or the call ended."""
         clip = Clip(samples, rate_hz, self.rate_hz)
         self._stream.attach(self._listener, clip)
         played, over = (asyncio.ensure_future(each) for each in (clip.played(), self._over.wait()))
@@ -205,8 +208,8 @@ class Call:
                 self._stream.attach(self._listener, self._source)
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation to the call's audio, None disconnects. A listener attached after the end
-        is told of the end at once."""
+        """Attaches a listener and a source to the call's audio; None detaches. A listener attached after the
+        end is told of the end at once."""
         self._listener, self._source = listener, source
         if self.state is CallState.ENDED:
             self._tell_listener(self._phone.loop.time())
@@ -214,14 +217,14 @@ class Call:
             self._stream.attach(listener, source)
 
     def on_state(self, callback: StateCallback) -> None:
-        """`callback(call, state, now)` is called at every change of state; it must not raise."""
+        """Registers `callback(call, state, now)` for every change of state; it must not raise."""
         if self.state is not CallState.ENDED:
             self._callbacks.append(callback)
 
-    # What happens -----------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
-        """What the stack tells about this call."""
+        """Applies an event of the stack to this call."""
         match event:
             case InviteEnded():
                 self._end(event, now)
@@ -236,7 +239,7 @@ class Call:
             case ChangeFinished(status=status) if self._change is not None and not self._change.done():
                 self._change.set_result(status)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     def _incoming(self) -> IncomingInvite:
         if not isinstance(self._invite, IncomingInvite):
@@ -258,7 +261,8 @@ class Call:
 
     def _agree(self, plan: MediaPlan) -> None:
         settings = self._trunk
-        # Nobody need speak before the answer: only then does silence mean that the far end is gone.
+        # Before the answer the far end need not send RTP, so only after it does silence mean that the far end
+        # is gone.
         answered = self.state is CallState.ANSWERED
         new = plan is not self._plan
         try:
@@ -268,7 +272,7 @@ class Call:
                 media_timeout_s=settings.media_timeout_s if answered else math.inf,
                 inband_dtmf=settings.inband_dtmf,
             )
-        except LocalError:  # an address that is none, or of another family than our socket
+        except LocalError:  # no IP address, or of another family than the socket
             self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
             return
         self._plan = plan
@@ -310,7 +314,7 @@ class Call:
         self._stream.on_timeout = None
         self._stream.close()
         self._move(CallState.ENDED, now)
-        self._callbacks.clear()  # no state follows; who is told of them often holds the call
+        self._callbacks.clear()  # no state follows; a callback's owner often refers to the call
         self._tell_listener(now)
         self._up.set()
         self._over.set()

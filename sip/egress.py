@@ -1,10 +1,9 @@
-"""Where SIP and RTP may go.
+"""Decides which addresses SIP and RTP may be sent to.
 
-A far end names most places that a call sends to: the Contact of its answer, its Record-Route, the address in
-its SDP. Whoever manages a trunk says where its names lead, now and at the next look-up (DNS rebinding). An
-`Egress` is therefore asked by the socket, about the very address that a datagram or a connection is about to
-go to. A response needs none: it goes to the address that its request came from.
-"""
+A far end names most addresses that a call sends to: the Contact of its answer, its Record-Route, the address
+in its SDP. Whoever manages a trunk controls what its names resolve to, now and at the next look-up (DNS
+rebinding). The socket therefore asks an `Egress` about the very address that a datagram or a connection is
+about to go to. A response is not checked: it goes to the address that its request came from."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from pipeline.net.egress import EgressPolicy
 
 
 def canonical(address: str) -> str:
-    """One spelling for each IP address: no zone, and IPv4 where a dual-stack socket shows it within IPv6. A
-    name stays as it is."""
+    """Returns one spelling for each IP address: without zone, and IPv4 where a dual-stack socket shows it
+    within IPv6. A name stays as it is."""
     try:
         known = ip_address(address.partition("%")[0])
     except ValueError:
@@ -27,7 +26,7 @@ def canonical(address: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether `host` needs no look-up."""
+    """Whether `host` is an IP address, which needs no look-up."""
     try:
         ip_address(host)
     except ValueError:
@@ -41,16 +40,17 @@ def _nowhere(host: str) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class EgressRule:
-    """What the calls of a trunk may send to: addresses that `reach` allows (None: every one), and the trunk's
-    own `hosts`, wherever these lead. `addresses_of` says what a name leads to, as far as that is known."""
+    """Addresses that the calls of a trunk may send to: those that `egress` allows (None: every one), and the
+    trunk's own `hosts`, whatever these resolve to. `addresses_of` returns the known addresses of a name, None
+    where it is not known."""
 
-    reach: EgressPolicy | None = None
+    egress: EgressPolicy | None = None
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
 
     def allows(self, host: str, address: str) -> bool:
-        """Whether `address`, which `host` led to, may be sent to."""
-        if self.reach is None or self.reach.allows(address) or host.lower() in self.hosts:
+        """Whether `address`, to which `host` resolved, may be sent to."""
+        if self.egress is None or self.egress.allows(address) or host.lower() in self.hosts:
             return True
         return any(canonical(address) in (self.addresses_of(own) or ()) for own in self.hosts)
 
@@ -59,8 +59,8 @@ ANY_ADDRESS = EgressRule()
 
 
 class Egress:
-    """What one call or registration may send to: its trunk's rule, and `peer`, the address that its INVITE
-    came from. `on_refused` hears of each message that was not sent."""
+    """Addresses that one call or registration may send to: those of its trunk's rule, and `peer`, the source
+    of its INVITE. `on_refused` is called for each message that was not sent."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Egress:
         self._peer = canonical(peer)
 
     def allows(self, address: str, *, host: str = "") -> bool:
-        """Whether `address` may be sent to; `host` is the name that led there."""
+        """Whether `address` may be sent to; `host` is the name that resolved to it."""
         return canonical(address) == self._peer or self._rule.allows(host or address, address)
 
 

@@ -1,4 +1,4 @@
-"""The phone itself: sockets, trunks and calls."""
+"""The SIP endpoint: sockets, trunks and calls."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 logger = logging.getLogger(__name__)
 
 GOODBYE_S = 2.0
-"""How long `close` waits for ACKs, and for the answers to its BYEs: three retransmissions over UDP."""
+"""Seconds that `close` waits for ACKs and for the responses to its BYEs: three retransmissions over UDP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """`calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others count since the start:
-    messages as in `sip.stack.counts`; `blocked`, what was not sent because its address is closed to its
-    trunk.
-    `shed`: refused before they were parsed, for want of time or room; `wrong_passwords`: with those that were
-    refused without being looked at."""
+    """Counts of an endpoint. `calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others
+    count since the start, messages as in `sip.stack.counts`. `blocked`: messages not sent because their
+    address is closed to the trunk. `shed`: requests refused before parsing, for lack of time or capacity.
+    `wrong_passwords`: requests with wrong credentials, those included that were refused unchecked."""
 
     calls: int
     transactions: int
@@ -66,7 +65,7 @@ class EndpointStats:
 
     @classmethod
     def of(cls, driver: Driver, gate: AdmissionPolicy, *, calls: int, ports: int, blocked: int) -> Self:
-        """What an endpoint on `driver` behind `gate` has counted."""
+        """Returns the counts of an endpoint on `driver` behind `gate`."""
         counts = driver.stack.counts
         return cls(
             calls=calls,
@@ -112,7 +111,7 @@ class Endpoint:
 
     @property
     def pacer(self) -> Pacer:
-        """The clock that all media of the process is paced by; there once the endpoint has started."""
+        """The clock that paces all media of the process; set once the endpoint has started."""
         return self._pacer
 
     async def __aenter__(self) -> Endpoint:
@@ -125,7 +124,8 @@ class Endpoint:
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Binds the sockets and begins to register. Raises OSError, `LocalError` for unusable settings."""
+        """Binds the sockets and starts to register. Raises OSError, and `LocalError` for unusable
+        settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
         self._plane = Plane(self._driver.loop)
@@ -135,7 +135,7 @@ class Endpoint:
             self._register(trunk)
 
     async def close(self) -> None:
-        """Ends every call, takes registrations back, closes the sockets. Idempotent."""
+        """Ends every call, removes registrations and closes the sockets. Idempotent."""
         if not self._open:
             return
         self.drain()
@@ -148,7 +148,7 @@ class Endpoint:
                 trunk.registration.stop(driver.loop.time())
         driver.flush()
         await driver.settle(GOODBYE_S, self._invites)
-        for invite, _ in list(self._invites.values()):  # a CANCEL or a 2xx that was never answered
+        for invite, _ in list(self._invites.values()):  # a CANCEL or a 2xx without a response
             invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
@@ -156,14 +156,14 @@ class Endpoint:
         self._offered.end()
 
     def drain(self) -> None:
-        """From now on new calls are refused (503 with Retry-After); those in progress go on."""
+        """Refuses new calls from now on (503 with Retry-After); calls in progress go on."""
         self._gate.draining = True
 
     # Trunks -----------------------------------------------------------------------------------------------
 
     @property
     def serves(self) -> Callable[[str, Trunk], bool] | None:
-        """Whether the application answers a called number on a trunk; None: every number."""
+        """Tells whether the application serves a called number on a trunk; None: every number."""
         return self._gate.serves
 
     @serves.setter
@@ -176,8 +176,8 @@ class Endpoint:
         return MappingProxyType(self._trunks)
 
     def add_trunk(self, settings: TrunkSettings) -> Trunk:
-        """Adds a trunk, before or after `start`. Raises `LocalError` for an id that is taken or networks
-        that are none."""
+        """Adds a trunk, before or after `start`. Raises `LocalError` for an id that is taken and for
+        malformed networks."""
         if settings.id in self._trunks:
             raise LocalError(f"trunk {settings.id}: there is one of that id")
         try:
@@ -191,7 +191,7 @@ class Endpoint:
         return trunk
 
     def remove_trunk(self, trunk_id: str) -> None:
-        """Takes a trunk away; its calls go on. Raises KeyError."""
+        """Removes a trunk; its calls go on. Raises KeyError."""
         trunk = self._trunks.pop(trunk_id)
         self._gate.trunks_changed()
         if trunk.registration is not None:
@@ -199,12 +199,12 @@ class Endpoint:
             self._driver.flush()
 
     def addresses_of(self, host: str) -> tuple[str, ...] | None:
-        """What `host` leads to, as far as that is known; see `sip.stack.resolver`."""
+        """Returns the known addresses of `host` (`sip.stack.resolver`); None where these are not known."""
         return self._driver.transport.names.addresses_of(host) if self._open else None
 
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
-            self.addresses_of(host)  # looked up now, so that the trunk's own callers are known by it
+            self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
         if not trunk.settings.register:
             return
         trunk.registration = Registration(
@@ -225,12 +225,12 @@ class Endpoint:
 
     @property
     def calls(self) -> Mapping[str, Call]:
-        """Calls that have not ended, by their id."""
+        """The calls that have not ended, by id."""
         return MappingProxyType(self._calls)
 
     def incoming(self) -> AsyncIterator[Call]:
-        """Admitted calls in state OFFERED, until the endpoint closes. Whoever takes one must answer or reject
-        it; it is refused (480) after three minutes."""
+        """Yields admitted calls in state OFFERED, until the endpoint closes. Answer or reject each; after
+        three minutes it is refused (480)."""
         return self._offered.taken()
 
     async def place(
@@ -243,7 +243,7 @@ class Endpoint:
             await self._driver.transport.names.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_reach(trunk, invitation.targets)
+        await self._check_egress(trunk, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream()
         capabilities = self._capabilities(trunk, stream, hop)
@@ -259,20 +259,20 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_reach(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
-        """Raises `CallFailed` where every target is closed to the trunk. The socket asks again
-        (`sip.egress`); asked now, it is certain that nothing was dialled."""
+    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
+        """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
+        (`sip.egress`); checked here, it is certain that nothing was dialled."""
         egress = Egress(trunk.egress)
         for host in (hop_of(each).host for each in targets):
-            with contextlib.suppress(OSError):  # a spare without an address is not dialled
+            with contextlib.suppress(OSError):  # an alternative target without an address is not dialled
                 if egress.allows(await self._driver.transport.names.resolve(host), host=host):
                     return
         self._blocked += 1
         raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
-        """What a call can speak. Behind a NAT, which symmetric RTP is for, SDP may name any address: the
-        stream sends nothing there that is closed to the trunk."""
+        """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any
+        address: the stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         host = self._driver.local.host(hop)
         if trunk.settings.symmetric_rtp:
@@ -280,7 +280,7 @@ class Endpoint:
         return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
 
     def host_towards(self, uri: Uri) -> str:
-        """The address under which the host of `uri` reaches us."""
+        """Returns the address under which the host of `uri` reaches this endpoint."""
         return self._driver.local.host(hop_of(uri))
 
     def _check_room(self, call_id: str) -> None:
@@ -331,7 +331,7 @@ class Endpoint:
 
     @property
     def overload(self) -> Callable[[], int]:
-        """In how many seconds whoever wants something new may ask again; 0: now. Calls that are up go on."""
+        """Returns the seconds until new requests are admitted, 0: now. Calls that are up go on."""
         return self._gate.overload
 
     @overload.setter
@@ -339,17 +339,17 @@ class Endpoint:
         self._gate.overload = overload
 
     def backlog_s(self) -> float:
-        """How long a message has waited for its turn since this was asked last, at the most, be it in the
-        kernel or here."""
+        """Returns the longest time in seconds that a message has waited since the last call, in the kernel or
+        here."""
         transport, inflow = self._driver.transport, self._driver.inflow
         unread_s, transport.unread_s = transport.unread_s, 0.0
         return unread_s + inflow.longest_wait_s(self._driver.loop.time())
 
     def undecided_s(self) -> float:
-        """For how long the application has left a caller without a word, 0 where nobody waits."""
+        """Returns for how many seconds the application has left a caller without a response, else 0."""
         return self._offered.longest_wait_s(self._driver.loop.time())
 
-    # What is bound and what was counted -------------------------------------------------------------------
+    # Addresses and counts ---------------------------------------------------------------------------------
 
     @property
     def udp_address(self) -> tuple[str, int] | None:

@@ -1,19 +1,19 @@
-"""What can go wrong on the phone, as one tree: ours, theirs."""
+"""Exceptions of the SIP stack, as one tree: local and remote faults."""
 
 from __future__ import annotations
 
 
 class SipError(Exception):
-    """Root of every exception that this package raises on purpose."""
+    """Root of all exceptions that the package `sip` raises on purpose."""
 
 
 class LocalError(SipError):
-    """We used the stack wrongly (a verb in a state that has no such verb): a bug on this side."""
+    """The application used the stack wrongly (a verb that the state does not have): a bug on this side."""
 
 
 class RemoteError(SipError):
-    """The far end did something wrong, or refused. `code` is the SIP status that says so: the one received,
-    or the one that we answer with (400 for a malformed message)."""
+    """The far end made an error, or refused. `code` is the SIP status: the one received, or the one to answer
+    with (400 for a malformed message)."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -29,14 +29,14 @@ class MalformedMessage(RemoteError):
 
 
 class MalformedSdp(RemoteError):
-    """Not SDP (RFC 8866), or an offer that cannot be answered."""
+    """Malformed SDP (RFC 8866), or an offer that cannot be answered."""
 
     def __init__(self, message: str, code: int = 488) -> None:
         super().__init__(message, code)
 
 
 class MediaRefused(MalformedSdp):
-    """SDP that names an `address` which nothing may be sent to."""
+    """SDP that names an `address` which is closed to the trunk."""
 
     def __init__(self, address: str) -> None:
         super().__init__("media address that nothing may be sent to")

@@ -1,4 +1,4 @@
-"""Calls that came in and wait: for the application to take them, then for its word."""
+"""Queues incoming calls for the application, and times how long each waits for a response."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sip.states import CallState
 
 
 class OfferedCalls:
-    """Calls in state OFFERED; `len` is how many are neither answered nor refused. Bounded by max_calls, which
-    bounds the calls that can be among them."""
+    """Calls in state OFFERED; `len` counts those that are neither answered nor refused. Bounded by
+    `max_calls`."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Call | None] = asyncio.Queue()
@@ -27,19 +27,20 @@ class OfferedCalls:
         self._queue.put_nowait(call)
 
     def end(self) -> None:
-        """Ends `taken`, after the calls that were offered before."""
+        """Ends `taken`, after the calls offered before."""
         self._queue.put_nowait(None)
 
     async def taken(self) -> AsyncIterator[Call]:
-        """Each call once, until `end`."""
+        """Yields each call that has not ended, until `end`."""
         while (call := await self._queue.get()) is not None:
             if call.cause is None:
                 yield call
-            del call  # while the next is waited for, nothing keeps this one
-        self.end()  # for the next one who asks
+            del call  # the reference would keep the call alive until the next one
+        self.end()  # for the next iterator of `taken`
 
     def longest_wait_s(self, now: float) -> float:
-        """For how long a caller has been left without a word, 0 where nobody waits."""
+        """Returns the seconds since which the longest-waiting caller has had no response, 0 where none
+        waits."""
         since = next(iter(self._since.values()), None)
         return 0.0 if since is None else now - since
 

@@ -1,4 +1,4 @@
-"""The states of a call and the reasons it ends: what an application, a log line and the API agree on."""
+"""The states of a call and its hangup causes, as applications, logs and the API name them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from sip.errors import MediaRefused, RemoteError
 
 
 class Direction(StrEnum):
-    """Who called: us (OUTBOUND) or them."""
+    """Which side placed the call: this one (OUTBOUND) or the far end."""
 
     INBOUND = "inbound"
     OUTBOUND = "outbound"
 
 
 class CallState(StrEnum):
-    """Where a call is. Outbound: DIALING, RINGING, ANSWERED, ENDED; inbound: OFFERED instead of DIALING.
+    """State of a call. Outbound: DIALING, RINGING, ANSWERED, ENDED; inbound: OFFERED instead of DIALING.
 
-    Early media is a property of RINGING, hold one of ANSWERED: neither is a state of its own.
-    """
+    Early media is a property of RINGING, hold one of ANSWERED: neither is a state."""
 
     OFFERED = "offered"
     DIALING = "dialing"
@@ -29,21 +28,21 @@ class CallState(StrEnum):
 
 
 class HangupCause(StrEnum):
-    """Why a call ended: a word for each thing that a caller of the API would do something different about."""
+    """Why a call ended: one value for each end that a client of the API may handle differently."""
 
     NORMAL = "normal"  # BYE of either side after an answer
     BUSY = "busy"  # 486, 600
     NO_ANSWER = "no_answer"  # rang out, 408, 480
     REJECTED = "rejected"  # 603, 403, 401/407 that digest could not satisfy
     NOT_FOUND = "not_found"  # 404, 410, 484, 604: the number does not exist
-    CANCELLED = "cancelled"  # given up before an answer: our CANCEL, or the inbound caller's
+    CANCELLED = "cancelled"  # given up before an answer: CANCEL of either side
     UNREACHABLE = "unreachable"  # no answer to the INVITE at all, transport error, 503
     INCOMPATIBLE = "incompatible"  # 415, 488, 606: no codec or no media in common
     REMOTE_ERROR = "remote_error"  # any other 4xx to 6xx
-    ADDRESS_REFUSED = "address_refused"  # the far end named an address that this trunk may not send to
+    ADDRESS_REFUSED = "address_refused"  # the far end named an address that is closed to the trunk
     MEDIA_TIMEOUT = "media_timeout"  # no RTP for the trunk's media_timeout_s
     SESSION_EXPIRED = "session_expired"  # RFC 4028: no refresh came
-    NO_ACK = "no_ack"  # our 200 was never acknowledged
+    NO_ACK = "no_ack"  # the 200 sent was never acknowledged
     SHUTDOWN = "shutdown"  # this server is stopping
 
 
@@ -69,11 +68,11 @@ CAUSES: Mapping[int, HangupCause] = {
 
 
 def cause_of(status: int) -> HangupCause:
-    """Why a call that was refused with `status` ended."""
+    """Returns the hangup cause of a call that was refused with `status`."""
     return CAUSES.get(status, HangupCause.REMOTE_ERROR)
 
 
 def cause_of_answer(error: RemoteError) -> HangupCause:
-    """Why a call ended whose far end answered our offer with something unusable."""
+    """Returns the hangup cause of a call whose answer to an offer cannot be used."""
     refused = isinstance(error, MediaRefused)
     return HangupCause.ADDRESS_REFUSED if refused else HangupCause.INCOMPATIBLE

@@ -1,4 +1,4 @@
-"""A trunk: the line to a carrier or PBX, over which calls are placed and from which they are admitted."""
+"""A trunk: the connection to a carrier or PBX, over which calls are placed and admitted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS, Codec
 from sip.trunk_settings import TrunkSettings
 
-__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkSettings", "TrunkUnavailable"]
+__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""
@@ -42,23 +42,24 @@ class Dialer(Protocol):
     async def place(
         self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
     ) -> Call:
-        """Sends the INVITE of `Trunk.call`; raises what that does."""
+        """Sends the INVITE of `Trunk.call`; raises as `Trunk.call` does."""
 
     def host_towards(self, uri: Uri) -> str:
-        """The address under which the host of `uri` reaches us."""
+        """Returns the address under which the host of `uri` reaches this endpoint."""
 
     def addresses_of(self, host: str) -> tuple[str, ...] | None:
-        """What `host` leads to, as far as that is known."""
+        """Returns the known addresses of `host`, None where these are not known."""
 
 
 class Trunk:
-    """One configured trunk of an `Endpoint`; made by `Endpoint.add_trunk`. ValueError: a bad network."""
+    """One configured trunk of an `Endpoint`, made by `Endpoint.add_trunk`. Raises ValueError for a malformed
+    network."""
 
     def __init__(self, settings: TrunkSettings, dialer: Dialer) -> None:
         self.settings = settings
         self.codecs: tuple[Codec, ...] = tuple(CODECS[each.lower()] for each in settings.codecs)
         self.egress = EgressRule(
-            settings.reach,
+            settings.egress,
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
         )
@@ -81,12 +82,12 @@ class Trunk:
 
     @property
     def registered(self) -> bool:
-        """Whether a registrar holds our contact; False on a trunk that does not register."""
+        """Whether a registrar holds the trunk's contact; False on a trunk that does not register."""
         return self.registration is not None and self.registration.registered
 
     @property
     def aor(self) -> Uri:
-        """The address that we register: our username at the registrar."""
+        """The address of record that the trunk registers: its username at the registrar."""
         return Uri(self.uris[0].scheme, self.settings.username, self.uris[0].host)
 
     async def call(
@@ -98,13 +99,13 @@ class Trunk:
         headers: Mapping[str, str] | None = None,
         call_id: str | None = None,
     ) -> Call:
-        """Places a call and returns as soon as its INVITE has left (state DIALING).
+        """Places a call and returns as soon as its INVITE has been sent (state DIALING).
 
-        `number` becomes the user part of the trunk's URI. `headers` are added to the INVITE. `call_id` names
-        the call in this process, not in SIP; one is made up where none is given. Raises `LocalError` for a
-        number, caller or header that cannot be sent, `TrunkUnavailable`, `sip.rtp.ports.NoPortsLeft`,
-        `CallFailed` when the trunk's name cannot be looked up: nothing has been dialled then.
-        """
+        `number` becomes the user part of the trunk's URI. `headers` are added to the INVITE. `call_id` is the
+        call's id in this process, not its SIP Call-ID; a new one is made where none is given. Raises
+        `LocalError` for a number, caller or header that cannot be sent, `TrunkUnavailable`,
+        `sip.rtp.ports.NoPortsLeft`, and `CallFailed` when the trunk's name cannot be resolved: nothing has
+        been dialled then."""
         if not NUMBER.fullmatch(number):
             raise LocalError("a number has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
         _check_headers(headers or {})
@@ -121,12 +122,12 @@ class Trunk:
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
 
     def _targets(self) -> tuple[Uri, ...]:
-        """Where to send INVITEs, in order: the registrar that has us comes first."""
+        """Returns the URIs for INVITEs, in order: the registrar that holds the contact comes first."""
         first = self.registration.index if self.registration is not None and self.registered else 0
         return self.uris[first:] + self.uris[:first]
 
     def _caller(self, caller_id: str) -> NameAddr:
-        """From: in the carrier's domain where we have an account there."""
+        """Returns the From address, in the carrier's domain where the trunk has an account."""
         user = caller_id or self.settings.username or "anonymous"
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")

@@ -1,4 +1,4 @@
-"""What an operator says about a trunk."""
+"""Settings of a trunk, with their checks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sip.sdp.media_plan import CODECS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrunkSettings:
-    """What an operator says about a trunk. Raises `LocalError` for what cannot be.
+    """Settings of a trunk. Raises `LocalError` for values that cannot be used.
 
     `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
-    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when it says 503 or
-    cannot be reached. `username` and `password` answer the trunk's challenges, and let its calls in from
+    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers 503
+    or cannot be reached. `username` and `password` answer the trunk's challenges, and admit its calls from
     addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media goes to where it comes from (once), not to where SDP says. `inband_dtmf`:
-    tones are looked for even where telephone events were agreed on. `reach`: which addresses its calls and
-    registrations may send SIP and RTP to, whoever names them; None, any. `trusted_hosts` may be sent to
-    wherever they lead.
+    timer. `symmetric_rtp`: media is sent to the source of the first RTP packet, not to the address in SDP.
+    `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
+    which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
+    be sent to whatever they resolve to.
     """
 
     id: str
@@ -40,7 +40,7 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
-    reach: EgressPolicy | None = None
+    egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

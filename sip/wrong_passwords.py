@@ -1,8 +1,7 @@
-"""Guessing of SIP passwords: an address has so many tries, then one a minute.
+"""Limits guesses of SIP passwords: an address has a number of tries, then one a minute.
 
-A name that has come in from an address has tries of its own there, so that a guesser behind the same address
-does not keep it out. No clock, no I/O.
-"""
+A username that has authenticated from an address has tries of its own there, so that a guesser behind the
+same address does not lock it out. Times are passed in; no I/O."""
 
 from __future__ import annotations
 
@@ -13,24 +12,25 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from sip.egress import canonical
 
 TRIES = 30
-"""Wrong passwords at once: nobody mistypes as many."""
+"""Wrong passwords in a row; more than anybody mistypes."""
 
 REFILL_S = 60.0
-"""For one more."""
+"""Seconds for one more try."""
 
 ADDRESSES_LIMIT = 10_000
 KNOWN_LIMIT = 20_000
-"""Kept at the most; what was used longest ago goes first."""
+"""Entries kept; the least recently used is dropped first."""
 
 _SUBSCRIBER_BITS = 64
-"""Of an IPv6 address: whoever has one has all with the same."""
+"""Prefix length by which IPv6 addresses count as one peer: a subscriber has a whole /64."""
 
 Place = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _Tries:
-    """How many there were at `at`; `waits`: there were none at a time since they were whole."""
+    """Tries left at the time `at` in seconds; `waits`: they were used up at some time since they were
+    full."""
 
     left: float
     at: float
@@ -38,16 +38,16 @@ class _Tries:
 
 
 class WrongPasswords:
-    """Who tries passwords, by address. Times are seconds."""
+    """Tries of SIP passwords, by address and known username. Times are seconds."""
 
     def __init__(self) -> None:
         self.wrong_ones = 0
-        """Since the start, those refused without being looked at included."""
+        """Wrong passwords since the start, those refused unchecked included."""
         self._tries: OrderedDict[Place, _Tries] = OrderedDict()
         self._known: OrderedDict[Place, None] = OrderedDict()
 
     def wait_s(self, host: str, username: str, now: float) -> float:
-        """After how many seconds a password for `username` from `host` is looked at again; 0: now."""
+        """Returns the seconds until a password for `username` from `host` is checked again; 0: now."""
         tries = self._tries.get(self._place(host, username))
         left = self._left(tries, now) if tries is not None else TRIES
         if left >= 1:
@@ -56,7 +56,8 @@ class WrongPasswords:
         return (1 - left) * REFILL_S
 
     def wrong(self, host: str, username: str, now: float) -> bool:
-        """Counts one; whether its address waits from now on. That is told once, until the tries are whole."""
+        """Counts a wrong password. True: the address must wait from now on; returned once, until its tries
+        are full again."""
         self.wrong_ones += 1
         place = self._place(host, username)
         tries = self._tries.pop(place, None)
@@ -70,7 +71,7 @@ class WrongPasswords:
         return tries.waits and not waited
 
     def right(self, host: str, username: str) -> None:
-        """`username` came in from `host`."""
+        """Notes that `username` authenticated from `host`."""
         place = (_client(host), username)
         self._known[place] = None
         self._known.move_to_end(place)
@@ -86,7 +87,7 @@ class WrongPasswords:
 
 
 def _client(host: str) -> str:
-    """What counts as one peer: an IPv4 address, or a /64."""
+    """Returns the name of a peer for counting: an IPv4 address, or an IPv6 /64."""
     try:
         address = ip_address(canonical(host))
     except ValueError:

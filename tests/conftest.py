@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,20 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
+from bench.support.virtual_clock import VirtualLoop
 from tests.support.node.store import ENGINES, Clock, on_engine
 from tests.support.paths import ROOT
 
 SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
 
+WAITING_FOLDERS = frozenset({"system", "peers", "mediaserver"})
+"""Their tests wait for calls, for seconds."""
+
 EVERYTHING = "everything"
 """Of `--nightly`: all tests, by day and by night."""
+
+SOCKETS_S = 0.001
+"""A datagram to ourselves is there at once, unless the kernel has put it off."""
 
 # One cache of compiled kernels for the tests and for the servers that they start, each of which would compile
 # them into its own data directory. numba reads this when it is first imported.
@@ -43,8 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what the night is for, or what is not in the part of it that is asked for. Long files come
-    first, so that a parallel run ends with short ones."""
+    """Leaves out what the night is for, or what is not in the part of it that is asked for. Sorts the rest so
+    that a parallel run ends with short files: first those that one process has to itself, then other files
+    with long tests, then the folders whose tests wait for calls."""
     part = config.option.nightly
     if part != EVERYTHING:
         wanted = [item for item in items if (part in parts_of(item) if part else not parts_of(item))]
@@ -52,7 +62,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = wanted
     long = {item.path for item in items if any(item.iter_markers("slow")) or any(item.iter_markers("peer"))}
-    items.sort(key=lambda item: item.path not in long)
+    apart = {path for path in {item.path for item in items} if SLOW_FILE.search(path.read_text())}
+    items.sort(
+        key=lambda item: (
+            item.path not in apart,
+            item.path not in long,
+            WAITING_FOLDERS.isdisjoint(item.path.relative_to(ROOT).parts),
+        )
+    )
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late."""
+    if item.get_closest_marker("virtual_clock") is not None:
+        return {"virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)}
+    return {"real": asyncio.new_event_loop}
 
 
 def parts_of(item: pytest.Item) -> set[str]:

@@ -1,1 +1,1 @@
-"""What all handlers share: keys, bodies, errors, operations and their document."""
+"""Shares authentication, bodies, errors and the OpenAPI document between the handlers."""

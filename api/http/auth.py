@@ -1,4 +1,4 @@
-"""Who is asking: `Authorization: Bearer <key>` to a company and its scopes."""
+"""Authenticates requests: `Authorization: Bearer <key>` to a company and scopes."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ __all__ = ["LIMITS", "SERVER", "Caller", "Scope", "authenticate", "bearer_key", 
 log = logging.getLogger(__name__)
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
-"""Where an application keeps the server that it is the face of."""
+"""The server that the application serves."""
 
 LIMITS: web.AppKey[RateLimit] = web.AppKey("limits", RateLimit)
-"""Where it keeps the request limits of its callers."""
+"""The request limits per API key."""
 
 GUESSES: web.AppKey[Guesses] = web.AppKey("guesses", Guesses)
-"""Where it keeps who guesses at keys."""
+"""The wrong API keys presented per client address."""
 
 TOLD: web.AppKey[RateLimit] = web.AppKey("told", RateLimit)
-"""How many of them are logged: the others are counted."""
+"""The limit of log lines about guessed keys; metrics count every one."""
 
 TOLD_PER_MINUTE = 60
 
 NO_COMPANY = "API key missing company information"
 
 _KEY_LIMIT = 512
-"""Longer than any key that we make; what is longer is not looked up."""
+"""Characters; longer than any key that `Store.make_key` makes, so a longer one is not looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request is from, and what of the company that it is about they may touch."""
+    """The authenticated caller of a request: company, agents and scopes. `key_id` is the id of the API
+    key."""
 
     access: Access
     scopes: frozenset[str]
@@ -53,7 +54,7 @@ class Caller:
 
     @property
     def company_id(self) -> str:
-        """The company, "" where the operation is about no single one."""
+        """Id of the company; "" where the operation is about no single company."""
         return self.access.company_id
 
 
@@ -61,27 +62,27 @@ _CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 def caller_of(request: web.Request) -> Caller:
-    """The `Caller` that `open_door` let in for this request. Raises KeyError on a route without scopes."""
+    """Returns the `Caller` that `open_door` authenticated. Raises KeyError on a route without scopes."""
     return request[_CALLER]
 
 
 @web.middleware
 async def open_door(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Lets callers in as the route's `Operation` says; routes without one see to it themselves."""
+    """Authenticates the caller as the route's `Operation` says; a handler without an `Operation`
+    authenticates its callers itself."""
     operation = operation_of(request.match_info.handler)
     if any("\0" in value for name, value in request.match_info.items() if name != "phoneNumber"):
-        raise web.HTTPNotFound  # not every database takes the question; numbers have rules of their own
+        raise web.HTTPNotFound  # PostgreSQL takes no NUL; phone numbers are checked on their own
     if operation is not None and operation.scopes:
         request[_CALLER] = await _admit(request, operation)
     return await handler(request)
 
 
 async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
-    """The caller of `request`, whose key has one of `scopes` and belongs to a company.
+    """Authenticates the caller of `request`, whose key has one of `scopes` and belongs to a company.
 
     Raises `UnknownKey` without a known key, `ScopeMissing` where the key lacks the scopes, `InvalidRequest`
-    for a key that belongs to no company, `TooMany` above the request limit.
-    """
+    for a key that belongs to no company, `TooMany` above the request limit."""
     return await _admit(request, Operation(summary="", scopes=scopes, about=About.REQUEST))
 
 
@@ -105,7 +106,8 @@ async def _admit(request: web.Request, operation: Operation) -> Caller:
 
 
 async def _key_row(request: web.Request) -> KeyRow:
-    """The key that is presented. Raises `UnknownKey`, `TooMany` for who guesses."""
+    """Returns the presented key. Raises `UnknownKey`, and `TooMany` for an address that presented wrong
+    keys."""
     key, now = bearer_key(request), asyncio.get_running_loop().time()
     if not key:
         raise UnknownKey("Missing API key")
@@ -127,13 +129,13 @@ async def _key_row(request: web.Request) -> KeyRow:
 
 
 def _fields(change: Change) -> Mapping[str, object]:
-    """Of a ban. The address is told: without it nobody can be kept out by a firewall."""
+    """Returns the log fields of a ban. The address is logged so that a firewall can block it."""
     told = {"by": change.by, "standing": change.standing.value, "wait_s": round(change.wait_s)}
     return told | ({"address": change.name} if change.name else {})
 
 
 def _named_company(request: web.Request, operation: Operation) -> str:
-    """The company that the server's admin key speaks for."""
+    """Returns the company for which the server's admin key acts, "" for operations on the server."""
     if operation.about is About.SERVER:
         return ""
     if not operation.takes_company:
@@ -147,9 +149,10 @@ def _named_company(request: web.Request, operation: Operation) -> str:
 
 
 def bearer_key(request: web.Request) -> str:
-    """The key of the Authorization header (RFC 6750 2.1), "" where there is none or it cannot be one."""
+    """Returns the key of the Authorization header (RFC 6750 2.1); "" without one, or where it is
+    malformed."""
     scheme, _, key = request.headers.get("Authorization", "").strip().partition(" ")
     key = key.strip()
     if scheme.lower() != "bearer" or len(key) > _KEY_LIMIT:
         return ""
-    return key.encode(errors="replace").decode()  # octets that are no UTF-8 are in nobody's key
+    return key.encode(errors="replace").decode()  # no key contains octets that are not UTF-8

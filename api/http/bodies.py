@@ -1,4 +1,4 @@
-"""What clients send, as models; and models as what they are sent."""
+"""Parses request bodies and queries into models; serialises models into answers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _JSON = re.compile(r"application/(json|[\w.+-]+\+json)", re.ASCII)
 
 
 async def json_object(request: web.Request, *, optional: bool = False) -> dict[str, Any]:
-    """The body as a JSON object; with `optional`, {} for an empty one, and Content-Type may be absent. Raises
-    `InvalidRequest`."""
+    """Returns the body as a JSON object; with `optional`, {} for an empty body, whose Content-Type may be
+    absent. Raises `InvalidRequest`."""
     if not optional:
         _check_json(request)
     content = await request.read()
@@ -34,7 +34,7 @@ async def json_object(request: web.Request, *, optional: bool = False) -> dict[s
         _check_json(request)
     try:
         body = json.loads(content, parse_constant=_not_json)
-        # What cannot be written as UTF-8 (half of a surrogate pair) can be stored nowhere.
+        # A text with half of a surrogate pair is not UTF-8 and cannot be stored.
         json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise InvalidRequest(NOT_AN_OBJECT) from None
@@ -46,8 +46,8 @@ async def json_object(request: web.Request, *, optional: bool = False) -> dict[s
 
 
 def _check_json(request: web.Request) -> None:
-    """Whether the body is said to be JSON (RFC 8259, RFC 6839). Parameters say nothing more: JSON is UTF-8,
-    and what is not is no JSON object. Raises `InvalidRequest`."""
+    """Checks that Content-Type says JSON (RFC 8259, RFC 6839). Parameters are ignored: JSON is UTF-8. Raises
+    `InvalidRequest`."""
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if _JSON.fullmatch(kind) is None:
         raise InvalidRequest(NOT_JSON)
@@ -62,7 +62,7 @@ def _has_nul(value: Any) -> bool:
 
 
 def checked(model: type[AnyModel], body: Any, *, context: Any = None) -> AnyModel:
-    """`body` as a model. Raises `InvalidRequest` naming the first wrong field."""
+    """Validates `body` as a model. Raises `InvalidRequest` naming the first wrong field."""
     try:
         return model.model_validate(body, context=context)
     except ValidationError as error:
@@ -70,7 +70,7 @@ def checked(model: type[AnyModel], body: Any, *, context: Any = None) -> AnyMode
 
 
 def complaint(error: ValidationError) -> str:
-    """The first thing that is wrong, as "field: reason"."""
+    """Returns the first validation error as "field: reason"."""
     detail = error.errors(include_url=False, include_input=False)[0]
     detail["loc"] = tuple(part for part in detail["loc"] if part not in _UNION_TAGS)
     key, reason = problem_of(detail)
@@ -78,7 +78,8 @@ def complaint(error: ValidationError) -> str:
 
 
 def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
-    """The query as a model. Raises `InvalidRequest`."""
+    """Validates the query as a model, without `?company=` where the operation reads it. Raises
+    `InvalidRequest`."""
     operation = operation_of(request.match_info.handler)
     values = dict(request.query)
     if operation is not None and operation.takes_company:
@@ -92,12 +93,12 @@ def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
 
 
 def iso_time(at_ms: int) -> str | None:
-    """Milliseconds since 1970 as ISO 8601 in UTC, None for "not yet"."""
+    """Returns milliseconds since 1970 as ISO 8601 in UTC; None for 0 ("not yet")."""
     return iso(at_ms) if at_ms else None
 
 
 def answer(body: BaseModel, *, status: int = 200, omit_none: bool = False) -> web.Response:
-    """A model as a JSON answer; with `omit_none`, fields that are None are left out."""
+    """Serialises a model as a JSON response; with `omit_none` without the fields that are None."""
     text = body.model_dump_json(by_alias=True, exclude_none=omit_none)
     return web.Response(text=text, status=status, content_type="application/json")
 
@@ -114,4 +115,4 @@ _REASONS = {
 }
 
 _UNION_TAGS = frozenset({"str", "int", "float", "bool"})
-"""Pydantic names the branch of a union that it tried: no field of ours is called so."""
+"""Pydantic appends the tried branch of a union to the location; no field of the API has these names."""

@@ -1,8 +1,7 @@
-"""Which HTTP status each refusal of the server is answered with: the only place that knows.
+"""Maps every refusal of the server to an HTTP status.
 
-The body of every error is `{"error": "..."}`. What is not in the table is a bug of ours: it is logged with
-its traceback and answered with 500 and no detail.
-"""
+The body of every error is `{"error": "..."}`. An exception that the table lacks is a bug: it is logged with
+its traceback and answered with 500 and no detail."""
 
 from __future__ import annotations
 
@@ -59,21 +58,21 @@ STATUS: Mapping[type[Exception], int] = {
 _STORE_RETRY_S = 5
 
 UNREADABLE = (web.RequestPayloadError, aiohttp.ClientPayloadError, HttpProcessingError)
-"""What aiohttp makes of a body that is none."""
+"""What aiohttp raises for a malformed body."""
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    """An error in the shape that every endpoint uses."""
+    """Returns an error response in the shape of every endpoint."""
     return web.json_response({"error": message}, status=status, headers=headers)
 
 
 def mebibytes(octets: int) -> str:
-    """A limit as clients are told it."""
+    """Returns a limit in octets as text in MiB for error messages."""
     return f"{octets / (1024 * 1024):g} MiB"
 
 
 def refusal(error: Exception) -> web.Response | None:
-    """The answer to an exception of the table, None for any other."""
+    """Returns the response for an exception of the table, None for any other."""
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
@@ -89,7 +88,7 @@ def refusal(error: Exception) -> web.Response | None:
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turns every exception into JSON: refusals by the table, aiohttp's own by their status."""
+    """Turns every exception into a JSON error: refusals by the table, aiohttp's own by their status."""
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge:
@@ -110,12 +109,12 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _left(request: web.Request, error: Exception) -> bool:
-    """Whether the client is gone, which is no failure of ours; what it is answered, nobody reads."""
+    """Whether the client has disconnected, which is no failure of the server."""
     transport = request.transport
     return isinstance(error, ConnectionError) and (transport is None or transport.is_closing())
 
 
 def _route(request: web.Request) -> str:
-    """The route's pattern, never the path itself: paths carry phone numbers and ids."""
+    """Returns the route's pattern for logs; paths carry phone numbers and ids."""
     resource = request.match_info.route.resource
     return resource.canonical if resource is not None else "unknown"

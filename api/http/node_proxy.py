@@ -1,9 +1,7 @@
-"""Recordings that another node made: fetched from it, and passed on as they come.
+"""Fetches recordings from the node that made them.
 
 A recording is a file of the node that held the call. Behind a load balancer a client reaches any node, so
-the one that is asked asks the one that has it (`server.node_url`) with the client's own key, which opens
-there what it opens here.
-"""
+this node asks the other (`server.node_url`) with the client's own key, which has the same rights there."""
 
 from __future__ import annotations
 
@@ -19,7 +17,8 @@ from mediaserver.errors import NotFound, Unavailable
 log = logging.getLogger(__name__)
 
 FORWARDED = "X-Mediaserver-Forwarded"
-"""Says that a node asks: it is not asked on, so that no two nodes ask each other for ever."""
+"""Marks a request between nodes; the node asked does not forward it, so two nodes cannot forward in a
+loop."""
 
 ELSEWHERE = "The recording is on another node, which this one cannot ask (server.node_url)"
 GONE = "The recording is not on this server"
@@ -32,11 +31,11 @@ _TOLD = ("Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "ET
 _PIECE = 64 * 1024
 
 NODES: web.AppKey[aiohttp.ClientSession] = web.AppKey("nodes", aiohttp.ClientSession)
-"""Where an application keeps its connections to other nodes."""
+"""The HTTP client for other nodes of the cluster."""
 
 
 async def connections(app: web.Application) -> AsyncIterator[None]:
-    """The connections, as long as the application lives."""
+    """Holds the HTTP client for other nodes open for the lifetime of the application."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=STALLED_S)
     async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
         app[NODES] = session
@@ -44,8 +43,8 @@ async def connections(app: web.Application) -> AsyncIterator[None]:
 
 
 async def fetched(request: web.Request, node_url: str) -> web.StreamResponse:
-    """What the node at `node_url` answers to `request`. Raises `NotFound` where there is no such node or it
-    has not got it either, `Unavailable` where it does not answer."""
+    """Returns the response of the node at `node_url` to `request`. Raises `NotFound` without a node URL and
+    where the node lacks the recording, `Unavailable` where the node does not answer."""
     here = request.app[SERVER].settings.server.node_url
     if FORWARDED in request.headers or (node_url and node_url == here):
         raise NotFound(GONE)
@@ -64,8 +63,8 @@ async def fetched(request: web.Request, node_url: str) -> web.StreamResponse:
 
 
 async def _passed_on(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """A node that breaks off in the middle cannot become an error any more: the client's connection is cut as
-    well."""
+    """Streams a node's response. Where the node breaks off, the headers are sent already: the client's
+    connection is aborted."""
     if answer.status == 404:
         raise NotFound(GONE)
     if answer.status not in (200, 206, 304, 416):

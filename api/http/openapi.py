@@ -1,5 +1,4 @@
-"""The API's description: an OpenAPI 3.1 document made from the routes and their models, and a page made from
-that."""
+"""Builds the API's description: an OpenAPI 3.1 document from routes and models, and an HTML page from it."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _ERRORS: Mapping[int, str] = {
 }
 
 _ALWAYS = (400, 401, 403, 413, 429, 503)
-"""What any operation that needs a key may answer."""
+"""The error statuses of every operation that needs a key."""
 
 _COMPANY = {
     "name": "company",
@@ -44,15 +43,15 @@ _COMPANY = {
 }
 
 _OCTETS = {"type": "string", "format": "binary"}
-"""Audio, as generators of clients know it: OpenAPI 3.1 itself would have an empty schema, which they take for
-anything, text included."""
+"""The schema of audio for client generators: OpenAPI 3.1 itself has an empty schema, which generators read as
+any type, text included."""
 
 Described = tuple[str, str, Operation]
-"""Path, method, what it is."""
+"""Path, HTTP method and operation."""
 
 
 def operations(app: web.Application) -> list[Described]:
-    """Every route of `app` that was described."""
+    """Returns every route of `app` that has an `Operation`."""
     found: list[Described] = []
     for route in app.router.routes():
         operation = operation_of(route.handler)
@@ -63,7 +62,7 @@ def operations(app: web.Application) -> list[Described]:
 
 
 def document(app: web.Application, public_url: str) -> dict[str, Any]:
-    """The OpenAPI document of `app`, reached at `public_url`."""
+    """Returns the OpenAPI document of `app`, reached at `public_url`."""
     found = operations(app)
     names, schemas = _schemas([operation for _, _, operation in found])
     paths: dict[str, Any] = {}
@@ -85,7 +84,7 @@ Names = Mapping[tuple[Any, JsonSchemaMode], dict[str, Any]]
 
 
 def _schemas(found: list[Operation]) -> tuple[Names, dict[str, Any]]:
-    """A reference to every model that bodies and answers are made of, and the models."""
+    """Returns a reference to every model of the bodies and answers, and the schemas of these models."""
     wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ErrorResponse, "serialization"): None}
     for operation in found:
         if operation.body is not None:
@@ -97,9 +96,9 @@ def _schemas(found: list[Operation]) -> tuple[Names, dict[str, Any]]:
 
 
 def _readable(schema: Any) -> Any:
-    """A schema of pydantic's as clients read it. Secrets are shown masked: pydantic calls them write-only,
-    which would say that they are not shown. A default of null says nothing, and generators of TypeScript take
-    a field with a default for one that is always there."""
+    """Returns a pydantic schema as clients read it. Secrets are answered masked, so `writeOnly` (which says
+    that they are never answered) is dropped; so is a default of null, which TypeScript generators read as
+    "always present"."""
     if isinstance(schema, dict):
         return {
             name: _readable(inner)
@@ -190,7 +189,7 @@ def _header_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
 
 
 def page(described: Mapping[str, Any]) -> str:
-    """The document as one page without scripts: every operation, then every schema."""
+    """Returns the document as one HTML page without scripts: every operation, then every schema."""
     rows = [
         _row(path, method, operation)
         for path, said in described["paths"].items()

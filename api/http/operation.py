@@ -1,12 +1,11 @@
-"""What each route takes, answers and asks of its caller: said once, beside its handler.
+"""Declares what each route takes, answers and requires of its caller, beside its handler.
 
-The same words let callers in (`api.http.auth`), check what they send (`api.http.bodies`) and make the OpenAPI
-document (`api.http.openapi`), so that none of them can drift from the others.
-"""
+`api.http.auth` authenticates, `api.http.bodies` validates and `api.http.openapi` documents by the same
+`Operation`, so that none of these can differ from the others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from types import UnionType
@@ -19,7 +18,7 @@ AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class Scope(StrEnum):
-    """What a key may be used for. ADMIN manages a company; the server's own admin key manages all of them."""
+    """Scope of an API key. ADMIN manages a company; the server's own admin key manages all companies."""
 
     CALLS = "calls"
     WEB_CALLS = "web-calls"
@@ -28,11 +27,10 @@ class Scope(StrEnum):
 
 
 class About(Enum):
-    """Whose things an operation touches, by which a key that is for certain agents is judged.
+    """What an operation is about, by which a key that is limited to certain agents is authorised.
 
     AGENT: things of one agent each; `mediaserver.admin.access` finds those of the key's agents. COMPANY: the
-    company as a whole; such a key may not. REQUEST: nothing but what the request carries. SERVER: companies.
-    """
+    company as a whole, closed to such a key. REQUEST: only what the request carries. SERVER: companies."""
 
     AGENT = auto()
     COMPANY = auto()
@@ -44,12 +42,11 @@ class About(Enum):
 class Operation:
     """One method of one path.
 
-    `scopes`: any one of them opens it; () opens it to everybody. `about`: unless it says otherwise, an
-    operation is closed to keys that are for certain agents. The server's admin key names with `?company=`
-    which company it is about. `media`: other content types of its success than JSON;
-    `ranges`: a part of it can be asked for. `body_type`: the body's. `key_optional`: a key is read where
-    there is one, though `scopes` is (). `headers`: request headers that it reads, with what they are for.
-    """
+    `scopes`: any one of these opens the operation; () opens it to everybody. `about`: COMPANY, the default,
+    closes it to keys that are limited to certain agents. The server's admin key names the company with
+    `?company=`. `media`: content types of a success beside JSON. `ranges`: whether Range is served.
+    `body_type`: content type of the body. `key_optional`: a key is read where there is one, though `scopes`
+    is (). `headers`: the request headers that the handler reads, with descriptions."""
 
     summary: str
     answer: type[BaseModel] | UnionType | None = None
@@ -68,23 +65,18 @@ class Operation:
 
     @property
     def takes_company(self) -> bool:
-        """Whether `?company=` means something here."""
+        """Whether the operation reads `?company=`."""
         return self.about in (About.AGENT, About.COMPANY) and Scope.ADMIN in self.scopes
+
+    def __call__(self, handler: AnyHandler) -> AnyHandler:
+        """Registers the description of `handler`; a decorator, written below the route's."""
+        _OPERATIONS[handler] = self
+        return handler
 
 
 _OPERATIONS: dict[Handler, Operation] = {}
 
 
-def described(operation: Operation) -> Callable[[AnyHandler], AnyHandler]:
-    """Says what a handler does; goes below the route's decorator."""
-
-    def describe(handler: AnyHandler) -> AnyHandler:
-        _OPERATIONS[handler] = operation
-        return handler
-
-    return describe
-
-
 def operation_of(handler: Handler) -> Operation | None:
-    """What `described` said of a handler, None for one that speaks for itself."""
+    """Returns the operation that describes a handler, None where there is none."""
     return _OPERATIONS.get(handler)

@@ -1,8 +1,7 @@
-"""Who is at the other end of a request: an address to count by, behind a proxy too.
+"""Finds the client address of a request, behind a proxy too.
 
-The address is the connection's own, unless that is one of `server.trusted_proxies`: then it is the last one
-of X-Forwarded-For that no trusted proxy has. What anybody else writes into that field is not believed.
-"""
+The address is the connection's own, unless that is one of `server.trusted_proxies`: then it is the last
+address in X-Forwarded-For that is no trusted proxy. X-Forwarded-For of any other peer is ignored."""
 
 from __future__ import annotations
 
@@ -17,15 +16,16 @@ _PASSED_ON = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via")
 
 
 class Peers:
-    """Addresses of clients. `trusted` are the networks of proxies, `metrics` those that may scrape."""
+    """Finds client addresses. `trusted`: networks of proxies. `metrics`: networks that may scrape
+    /metrics."""
 
     def __init__(self, *, trusted: Iterable[str] = (), metrics: Iterable[str] = ()) -> None:
         self._trusted = [ipaddress.ip_network(each) for each in trusted]
         self._metrics = [ipaddress.ip_network(each) for each in metrics]
 
     def client(self, connected: str, forwarded_for: Sequence[str] = ()) -> Address | None:
-        """Who asks, by the connection's address and the X-Forwarded-For fields; None where nobody can
-        tell."""
+        """Returns the client address, from the connection's address and the X-Forwarded-For fields; None
+        where it cannot be parsed."""
         address = parsed(connected)
         hops = [hop.strip() for line in forwarded_for for hop in line.split(",")]
         while address is not None and hops and within(address, self._trusted):
@@ -33,13 +33,13 @@ class Peers:
         return address
 
     def neighbourhood(self, connected: str, forwarded_for: Sequence[str] = ()) -> str:
-        """What counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has whole; "" for
-        nobody that can be told."""
+        """Returns the name under which a client is rate-limited: an IPv4 address, or the /64 of an IPv6
+        subscriber; "" where the address cannot be parsed."""
         return subscriber(self.client(connected, forwarded_for))
 
     def may_scrape(self, connected: str, forwarded_for: Sequence[str], *, passed_on: bool) -> bool:
-        """Whether /metrics answers: to this machine, unless it only passes on (`passed_on`) what came from
-        elsewhere and is not trusted to say from where; and to `metrics`."""
+        """Whether /metrics answers: to loopback, and to the networks `metrics`. `passed_on`: the request came
+        through a proxy; it is then refused unless the proxy is trusted to name the client."""
         address = parsed(connected)
         told = bool(forwarded_for) and address is not None and within(address, self._trusted)
         if passed_on and not told:
@@ -49,11 +49,11 @@ class Peers:
 
 
 PEERS: web.AppKey[Peers] = web.AppKey("peers", Peers)
-"""Where an application keeps what it knows of its proxies."""
+"""The trusted proxies and scraping networks of the application."""
 
 
 def neighbourhood(request: web.Request) -> str:
-    """Names the client of `request` for rate limits; see `Peers.neighbourhood`."""
+    """Returns the name under which the client of `request` is rate-limited (`Peers.neighbourhood`)."""
     forwarded_for = request.headers.getall("X-Forwarded-For", [])
     return request.app[PEERS].neighbourhood(request.remote or "", forwarded_for)
 

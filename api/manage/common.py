@@ -1,4 +1,4 @@
-"""What the management of every kind of thing has in common: look up, list, change, take away."""
+"""Shares lookup, listing, changing and removing between the kinds of managed things."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _SECRET_OPTION = re.compile(r"key|secret|token|password|auth|credential", re.IGN
 
 
 def own(request: web.Request, things: Mapping[str, AnyOwned]) -> list[AnyOwned]:
-    """Those of the caller's company."""
+    """Returns those of `things` that belong to the caller's company."""
     access = caller_of(request).access
     return [each for each in things.values() if access.owns(each)]
 
 
 def one_of(request: web.Request, things: Mapping[str, AnyOwned], part: str, unknown: str) -> AnyOwned:
-    """The one that the path names, if it is the caller's company's. Raises `NotFound` with `unknown`."""
+    """Returns the thing whose id is in the path, of the caller's company. Raises `NotFound` with
+    `unknown`."""
     return caller_of(request).access.companys_thing(things.get(request.match_info[part]), unknown)
 
 
@@ -45,7 +46,7 @@ def page_answer(
     *,
     key: Callable[[Thing], str],
 ) -> web.Response:
-    """The page of `things`, by `key`, that the query asks for."""
+    """Answers the page of `things`, ordered by `key`, that the query asks for."""
     query = query_of(request, PageQuery)
     after = sorted((each for each in things if key(each) > query.cursor), key=key)
     shown = after[: query.limit]
@@ -54,7 +55,7 @@ def page_answer(
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
-    """The body. Raises `InvalidRequest`, also for one that repeats the mask of a secret."""
+    """Returns the JSON body. Raises `InvalidRequest`, also where a value is the mask of a secret."""
     body = await json_object(request)
     masked = _masked_at(body)
     if masked is not None:
@@ -70,15 +71,15 @@ def _masked_at(value: Any, path: str = "") -> str | None:
 
 
 async def document_for(request: web.Request, model: type[BaseModel]) -> dict[str, Any]:
-    """What the body says, by the names of the settings' fields."""
+    """Validates the body as `model` and returns its values by the settings' field names."""
     return plain(checked(model, await body_of(request), context=NOTHING_FROM_THE_ENVIRONMENT))
 
 
 async def changed_document(
     request: web.Request, thing: BaseModel, model: type[BaseModel], *, beside: Iterable[str]
 ) -> dict[str, Any]:
-    """What `thing` says with the body's fields in the place of its own; `beside` are fields of it that
-    `model` has not."""
+    """Returns the values of `thing`, replaced by those of the body. `beside`: fields of `thing` that `model`
+    lacks. Raises `InvalidRequest`."""
     before = {name: value for name, value in plain(thing).items() if name not in set(beside)}
     spelled = written(spelt(model, before))
     merged = spelled | await body_of(request)
@@ -86,7 +87,7 @@ async def changed_document(
 
 
 def check_not_of_file(server: Server, kind: Kind, thing_id: str) -> None:
-    """Raises `Conflict` for what the file manages."""
+    """Raises `Conflict` for a thing of the configuration file."""
     if server.directory.of_file(kind, thing_id):
         raise Conflict(BY_FILE)
 
@@ -97,7 +98,7 @@ def managed_by(server: Server, kind: Kind, thing_id: str) -> str:
 
 
 async def removed(request: web.Request, kind: Kind, thing_id: str) -> web.Response:
-    """Takes away what the caller may take away."""
+    """Removes a thing that the API manages. Raises `Conflict` for one of the configuration file."""
     server = request.app[SERVER]
     check_not_of_file(server, kind, thing_id)
     await server.administration.remove(kind, thing_id)
@@ -105,7 +106,7 @@ async def removed(request: web.Request, kind: Kind, thing_id: str) -> web.Respon
 
 
 def masked(options: Any) -> Any:
-    """An engine's options without what may be a secret among them."""
+    """Returns an engine's options with texts that may be secrets masked."""
     if isinstance(options, list | tuple):
         return [masked(each) for each in options]
     if not isinstance(options, Mapping):

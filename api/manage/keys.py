@@ -1,4 +1,4 @@
-"""API keys over HTTP: shown once, replaced with an overlap, ended."""
+"""Serves API keys over HTTP: makes, lists, rotates and revokes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.schemas import managed as models
 from mediaserver.errors import InvalidRequest, NotFound
 from mediaserver.store.managed import KeyInfo, NewKey
@@ -19,9 +19,10 @@ routes = web.RouteTableDef()
 
 
 @routes.get(KEYS)
-@described(Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN))
+@Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN)
 async def list_keys(request: web.Request) -> web.Response:
-    """By id; what they say is known to nobody any more."""
+    """Answers a page of API keys, ordered by id, without their secrets, of which the server keeps only
+    hashes."""
     query = query_of(request, models.PageQuery)
     page = await request.app[SERVER].store.keys(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
@@ -30,18 +31,16 @@ async def list_keys(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS)
-@described(
-    Operation(
-        summary="Makes an API key, which is shown in this answer only",
-        body=models.NewKeyBody,
-        answer=models.KeyView,
-        scopes=ADMIN,
-        status=201,
-        errors=(409,),
-    )
+@Operation(
+    summary="Makes an API key, which is shown in this answer only",
+    body=models.NewKeyBody,
+    answer=models.KeyView,
+    scopes=ADMIN,
+    status=201,
+    errors=(409,),
 )
 async def make(request: web.Request) -> web.Response:
-    """Makes an API key, which opens at once, and answers its secret this one time."""
+    """Makes an API key, valid at once, and answers its secret this one time."""
     wanted = checked(models.NewKeyBody, await json_object(request))
     server, company_id = request.app[SERVER], caller_of(request).company_id
     for agent_id in wanted.agentIds:
@@ -56,7 +55,7 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(KEYS + "/{key}")
-@described(Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the API key that the path names, without its secret; 404 where there is none."""
     found = await request.app[SERVER].store.key(caller_of(request).company_id, request.match_info["key"])
@@ -66,19 +65,18 @@ async def get(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS + "/{key}/rotate")
-@described(
-    Operation(
-        summary="Makes a key like this one, which itself goes on for a while",
-        body=models.RotateBody,
-        body_required=False,
-        answer=models.KeyView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a key like this one, which itself goes on for a while",
+    body=models.RotateBody,
+    body_required=False,
+    answer=models.KeyView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
-    """The new one is shown in this answer only."""
+    """Makes a key with the same scopes and agents; the old key expires after `overlapS`. The new secret is
+    answered this one time."""
     wanted = checked(models.RotateBody, await json_object(request, optional=True))
     rotated = await request.app[SERVER].store.rotate_key(
         caller_of(request).company_id, request.match_info["key"], overlap_ms=wanted.overlapS * 1000
@@ -89,9 +87,9 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(KEYS + "/{key}")
-@described(Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def revoke(request: web.Request) -> web.Response:
-    """It opens nothing any more."""
+    """Revokes an API key at once."""
     store = request.app[SERVER].store
     if not await store.revoke_key(caller_of(request).company_id, request.match_info["key"]):
         raise NotFound(UNKNOWN)
@@ -99,7 +97,7 @@ async def revoke(request: web.Request) -> web.Response:
 
 
 def view(key: KeyInfo, secret: str | None = None) -> models.KeyView:
-    """A key as it is answered."""
+    """Returns the API's view of a key; `secret` only where the key was made by this request."""
     return models.KeyView(
         id=key.id,
         companyId=key.company_id,

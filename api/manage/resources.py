@@ -1,8 +1,7 @@
-"""Companies, trunks, agents and webhooks over HTTP: made, changed and taken away while the server runs.
+"""Serves companies, trunks, agents and webhooks over HTTP: made, changed and removed while the server runs.
 
-A company's key of scope `admin` manages its own trunks, agents and webhooks, and sees its own terms; the
-server's admin key manages every company's, named with `?company=`, and the companies themselves.
-"""
+A company's key of scope `admin` manages its own trunks, agents and webhooks, and reads its own terms. The
+server's admin key manages those of every company, named with `?company=`, and the companies."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer
-from api.http.operation import About, Operation, described
+from api.http.operation import About, Operation
 from api.manage.common import (
     changed_document,
     check_not_of_file,
@@ -40,7 +39,7 @@ TRUNKS = "/api/v1/trunks"
 AGENTS = "/api/v1/agents"
 
 _NOT_TERMS = ("id", "keys", "webhooks", "public_talk")
-"""What a company of the file has beside its terms."""
+"""Fields of a company in the configuration file that are not part of its terms."""
 
 routes = web.RouteTableDef()
 
@@ -49,14 +48,12 @@ routes = web.RouteTableDef()
 
 
 @routes.get(COMPANIES)
-@described(
-    Operation(
-        summary="Lists companies: all for the server's admin key, else the key's own",
-        query=models.PageQuery,
-        answer=models.CompanyPage,
-        scopes=ADMIN,
-        about=About.SERVER,
-    )
+@Operation(
+    summary="Lists companies: all for the server's admin key, else the key's own",
+    query=models.PageQuery,
+    answer=models.CompanyPage,
+    scopes=ADMIN,
+    about=About.SERVER,
 )
 async def list_companies(request: web.Request) -> web.Response:
     """Answers a page of companies, ordered by id."""
@@ -73,19 +70,17 @@ async def list_companies(request: web.Request) -> web.Response:
 
 
 @routes.post(COMPANIES)
-@described(
-    Operation(
-        summary="Makes a company; with the server's admin key",
-        body=models.NewCompanyBody,
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        status=201,
-        errors=(409,),
-    )
+@Operation(
+    summary="Makes a company; with the server's admin key",
+    body=models.NewCompanyBody,
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    status=201,
+    errors=(409,),
 )
 async def make_company(request: web.Request) -> web.Response:
-    """The id is chosen by the server's administrator."""
+    """Makes a company under the id that the body gives."""
     caller_of(request).access.check_everywhere()
     document = await document_for(request, models.NewCompanyBody)
     company_id = str(document.pop("id"))
@@ -95,14 +90,12 @@ async def make_company(request: web.Request) -> web.Response:
 
 
 @routes.get(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Tells a company's terms",
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404,),
-    )
+@Operation(
+    summary="Tells a company's terms",
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404,),
 )
 async def get_company(request: web.Request) -> web.Response:
     """Answers the company whose id is in the path; 404 where there is none."""
@@ -110,18 +103,17 @@ async def get_company(request: web.Request) -> web.Response:
 
 
 @routes.patch(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Changes a company's terms; with the server's admin key. Fields left out stay",
-        body=models.CompanyChange,
-        answer=models.CompanyView,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a company's terms; with the server's admin key. Fields left out stay",
+    body=models.CompanyChange,
+    answer=models.CompanyView,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404, 409),
 )
 async def change_company(request: web.Request) -> web.Response:
-    """Terms are the server's to grant: a company cannot raise its own limits."""
+    """Changes a company's terms; only the server's admin key may, so that no company raises its own
+    limits."""
     company = _company(request)
     caller_of(request).access.check_everywhere()
     server = request.app[SERVER]
@@ -132,17 +124,15 @@ async def change_company(request: web.Request) -> web.Response:
 
 
 @routes.delete(COMPANIES + "/{companyId}")
-@described(
-    Operation(
-        summary="Takes a company away, and its keys with it; with the server's admin key",
-        answer=models.Done,
-        scopes=ADMIN,
-        about=About.SERVER,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Takes a company away, and its keys with it; with the server's admin key",
+    answer=models.Done,
+    scopes=ADMIN,
+    about=About.SERVER,
+    errors=(404, 409),
 )
 async def remove_company(request: web.Request) -> web.Response:
-    """What it did is kept."""
+    """Removes a company and its keys; the records of its calls are kept."""
     company = _company(request)
     caller_of(request).access.check_everywhere()
     return await removed(request, Kind.COMPANY, company.id)
@@ -156,7 +146,7 @@ def _company(request: web.Request) -> CompanySettings:
 
 
 def company_view(server: Server, company: CompanySettings) -> BaseModel:
-    """A company as it is answered."""
+    """Returns the API's view of a company."""
     said = plain(company)
     for name in _NOT_TERMS[1:]:
         said.pop(name, None)
@@ -167,7 +157,7 @@ def company_view(server: Server, company: CompanySettings) -> BaseModel:
 
 
 @routes.get(TRUNKS)
-@described(Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN))
+@Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN)
 async def list_trunks(request: web.Request) -> web.Response:
     """Answers a page of the company's trunks, ordered by id."""
     server = request.app[SERVER]
@@ -182,41 +172,37 @@ async def list_trunks(request: web.Request) -> web.Response:
 
 
 @routes.post(TRUNKS)
-@described(
-    Operation(
-        summary="Makes a trunk",
-        body=models.TrunkBody,
-        answer=models.TrunkView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a trunk",
+    body=models.TrunkBody,
+    answer=models.TrunkView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make_trunk(request: web.Request) -> web.Response:
-    """It can be dialled over at once."""
+    """Makes a trunk, which can be dialled over at once."""
     document = await document_for(request, models.TrunkBody)
     return await _save_trunk(request, new_id(Kind.TRUNK), document, new=True)
 
 
 @routes.get(TRUNKS + "/{trunkId}")
-@described(Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,))
 async def get_trunk(request: web.Request) -> web.Response:
-    """One trunk; its password is not told."""
+    """Answers a trunk, with its password masked; 404 where there is none."""
     return answer(trunk_view(request.app[SERVER], _trunk(request)))
 
 
 @routes.patch(TRUNKS + "/{trunkId}")
-@described(
-    Operation(
-        summary="Changes a trunk. Fields left out stay",
-        body=models.TrunkChange,
-        answer=models.TrunkView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a trunk. Fields left out stay",
+    body=models.TrunkChange,
+    answer=models.TrunkView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change_trunk(request: web.Request) -> web.Response:
-    """Calls in progress go on as they were."""
+    """Changes a trunk; calls in progress keep the settings that they began with."""
     trunk = _trunk(request)
     check_not_of_file(request.app[SERVER], Kind.TRUNK, trunk.id)
     document = await changed_document(request, trunk, models.TrunkBody, beside=("id", "company"))
@@ -224,9 +210,9 @@ async def change_trunk(request: web.Request) -> web.Response:
 
 
 @routes.delete(TRUNKS + "/{trunkId}")
-@described(Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove_trunk(request: web.Request) -> web.Response:
-    """Not while an agent uses it."""
+    """Removes a trunk; 409 while an agent uses it."""
     return await removed(request, Kind.TRUNK, _trunk(request).id)
 
 
@@ -245,7 +231,7 @@ async def _save_trunk(
 
 
 def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
-    """A trunk as it is answered."""
+    """Returns the API's view of a trunk, with its registration on this node."""
     live = server.endpoint.trunks.get(trunk.id)
     said = plain(trunk)
     return spelt(
@@ -261,7 +247,7 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
 
 
 @routes.get(AGENTS)
-@described(Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN))
+@Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN)
 async def list_agents(request: web.Request) -> web.Response:
     """Answers a page of the company's agents, ordered by id."""
     server = request.app[SERVER]
@@ -276,41 +262,38 @@ async def list_agents(request: web.Request) -> web.Response:
 
 
 @routes.post(AGENTS)
-@described(
-    Operation(
-        summary="Makes an agent",
-        body=models.AgentBody,
-        answer=models.AgentView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes an agent",
+    body=models.AgentBody,
+    answer=models.AgentView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make_agent(request: web.Request) -> web.Response:
-    """It can take calls as soon as its engines run: `missing` says what it waits for."""
+    """Makes an agent, which takes calls as soon as its engines run; `missing` in the answer says why not
+    yet."""
     document = await document_for(request, models.AgentBody)
     return await _save_agent(request, new_id(Kind.AGENT), document, new=True)
 
 
 @routes.get(AGENTS + "/{agentId}")
-@described(Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,))
 async def get_agent(request: web.Request) -> web.Response:
-    """One agent; keys in its engines' options are not told."""
+    """Answers an agent, with secrets in its engines' options masked; 404 where there is none."""
     return answer(agent_view(request.app[SERVER], _agent(request)))
 
 
 @routes.patch(AGENTS + "/{agentId}")
-@described(
-    Operation(
-        summary="Changes an agent. Fields left out stay; tables are replaced whole",
-        body=models.AgentChange,
-        answer=models.AgentView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes an agent. Fields left out stay; tables are replaced whole",
+    body=models.AgentChange,
+    answer=models.AgentView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change_agent(request: web.Request) -> web.Response:
-    """Calls in progress go on as they were."""
+    """Changes an agent; calls in progress keep the settings that they began with."""
     agent = _agent(request)
     check_not_of_file(request.app[SERVER], Kind.AGENT, agent.id)
     document = await changed_document(request, agent, models.AgentBody, beside=("id", "company"))
@@ -318,9 +301,9 @@ async def change_agent(request: web.Request) -> web.Response:
 
 
 @routes.delete(AGENTS + "/{agentId}")
-@described(Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove_agent(request: web.Request) -> web.Response:
-    """Its calls in the queue fail when their turn comes."""
+    """Removes an agent; its queued calls fail when they are due."""
     return await removed(request, Kind.AGENT, _agent(request).id)
 
 
@@ -339,7 +322,7 @@ async def _save_agent(
 
 
 def agent_view(server: Server, agent: AgentSettings) -> BaseModel:
-    """An agent as it is answered. What may be a secret among its engines' options is masked."""
+    """Returns the API's view of an agent, with secrets in its engines' options masked."""
     said = plain(agent)
     for name in ("stt", "tts", "tts_fallback"):
         said[name] = masked(said.get(name))

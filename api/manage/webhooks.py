@@ -1,4 +1,4 @@
-"""Webhooks over HTTP: who is told of a company's calls, what became of every event, and sending it again."""
+"""Serves webhooks over HTTP: the subscriptions to a company's events, their deliveries, and replay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
-from api.http.operation import Operation, described
+from api.http.operation import Operation
 from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
 from api.schemas import managed as models
 from api.schemas.camel_case import plain
@@ -31,9 +31,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get(WEBHOOKS)
-@described(
-    Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
-)
+@Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
 async def list_webhooks(request: web.Request) -> web.Response:
     """Answers a page of the company's webhooks, ordered by id."""
     server = request.app[SERVER]
@@ -48,18 +46,16 @@ async def list_webhooks(request: web.Request) -> web.Response:
 
 
 @routes.post(WEBHOOKS)
-@described(
-    Operation(
-        summary="Makes a webhook",
-        body=models.NewWebhook,
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        status=201,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Makes a webhook",
+    body=models.NewWebhook,
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    status=201,
+    errors=(404, 409),
 )
 async def make(request: web.Request) -> web.Response:
-    """It is told of what happens from now on."""
+    """Makes a webhook, which receives the events from now on."""
     wanted = checked(models.NewWebhook, await json_object(request))
     document = wanted.model_dump(exclude_none=True)
     made_up = {} if "secret" in document else {"secret": new_secret()}
@@ -68,24 +64,22 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(WEBHOOKS + "/{webhook}")
-@described(Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,)))
+@Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,))
 async def get(request: web.Request) -> web.Response:
-    """One webhook; its secret is not told."""
+    """Answers a webhook without its secret; 404 where there is none."""
     return answer(view(request.app[SERVER], _webhook(request)))
 
 
 @routes.patch(WEBHOOKS + "/{webhook}")
-@described(
-    Operation(
-        summary="Changes a webhook. Fields left out stay",
-        body=models.WebhookChange,
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Changes a webhook. Fields left out stay",
+    body=models.WebhookChange,
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def change(request: web.Request) -> web.Response:
-    """What is under way goes to the new URL as well."""
+    """Changes a webhook; pending deliveries go to the new URL as well."""
     hook = _changeable(request)
     wanted = checked(models.WebhookChange, await json_object(request))
     document = plain(hook.settings) | wanted.model_dump(exclude_none=True, include={"url", "events"})
@@ -95,16 +89,14 @@ async def change(request: web.Request) -> web.Response:
 
 
 @routes.post(WEBHOOKS + "/{webhook}/rotate")
-@described(
-    Operation(
-        summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
-        answer=models.WebhookView,
-        scopes=ADMIN,
-        errors=(404, 409),
-    )
+@Operation(
+    summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
+    answer=models.WebhookView,
+    scopes=ADMIN,
+    errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
-    """The new secret is in the answer, once."""
+    """Replaces the webhook's secret; the new one is answered this one time."""
     hook = _changeable(request)
     document = plain(hook.settings)
     document |= {"previous_secret": document["secret"], "secret": new_secret()}
@@ -113,14 +105,14 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(WEBHOOKS + "/{webhook}")
-@described(Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409)))
+@Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
 async def remove(request: web.Request) -> web.Response:
-    """What it has not been told yet it is not told any more."""
+    """Removes a webhook; its pending deliveries are dropped."""
     return await removed(request, Kind.WEBHOOK, _webhook(request).id)
 
 
 def new_secret() -> str:
-    """A signing secret as Standard Webhooks writes them."""
+    """Makes a signing secret: "whsec_" and the base64 of 24 random bytes (Standard Webhooks)."""
     return "whsec_" + b64encode(secrets.token_bytes(24)).decode()
 
 
@@ -143,7 +135,7 @@ async def _save(
 
 
 def view(server: Server, hook: Subscription, *, secret: str | None = None) -> models.WebhookView:
-    """A webhook as it is answered."""
+    """Returns the API's view of a webhook; `secret` only where it was made by this request."""
     return models.WebhookView.model_validate(
         {
             "id": hook.id,
@@ -161,13 +153,11 @@ def view(server: Server, hook: Subscription, *, secret: str | None = None) -> mo
 
 
 @routes.get(DELIVERIES)
-@described(
-    Operation(
-        summary="Lists deliveries of events to webhooks, newest first",
-        query=models.DeliveriesQuery,
-        answer=models.DeliveryPage,
-        scopes=ADMIN,
-    )
+@Operation(
+    summary="Lists deliveries of events to webhooks, newest first",
+    query=models.DeliveriesQuery,
+    answer=models.DeliveryPage,
+    scopes=ADMIN,
 )
 async def list_deliveries(request: web.Request) -> web.Response:
     """Answers a page of the company's webhook deliveries."""
@@ -190,13 +180,11 @@ async def list_deliveries(request: web.Request) -> web.Response:
 
 
 @routes.get(DELIVERIES + "/{delivery}")
-@described(
-    Operation(
-        summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
-    )
+@Operation(
+    summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
 )
 async def get_delivery(request: web.Request) -> web.Response:
-    """What was sent, and what every attempt came to."""
+    """Answers a delivery with its body and the outcome of every attempt; 404 where there is none."""
     text = request.match_info["delivery"]
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
     report = await request.app[SERVER].store.delivery(caller_of(request).company_id, number)
@@ -210,16 +198,14 @@ async def get_delivery(request: web.Request) -> web.Response:
 
 
 @routes.post(DELIVERIES + "/replay")
-@described(
-    Operation(
-        summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
-        body=models.ReplayBody,
-        answer=models.Replayed,
-        scopes=ADMIN,
-    )
+@Operation(
+    summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
+    body=models.ReplayBody,
+    answer=models.Replayed,
+    scopes=ADMIN,
 )
 async def replay(request: web.Request) -> web.Response:
-    """Each has a day of attempts again."""
+    """Sends settled deliveries again; each is attempted for a day from now."""
     wanted = checked(models.ReplayBody, await json_object(request))
     chosen = DeliveryFilter(
         delivery_id=wanted.deliveryId or 0,
@@ -235,7 +221,7 @@ async def replay(request: web.Request) -> web.Response:
 
 
 def moment(name: str, text: str) -> int:
-    """An ISO 8601 time as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
+    """Parses an ISO 8601 time with zone as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
     if not text:
         return 0
     try:

@@ -1,1 +1,1 @@
-"""Request and response bodies as pydantic models."""
+"""Defines the request and response bodies as pydantic models."""

@@ -1,8 +1,7 @@
-"""The bodies of requests and answers, as pydantic models: validation and the OpenAPI document come from them.
+"""Defines the common bodies of requests and answers, for validation and the OpenAPI document.
 
-Field names are those of the public API (camelCase); the models that only describe answers are used for the
-document and for tests, so that neither can drift from what is sent.
-"""
+Field names are those of the public API (camelCase). Handlers and tests build answers from the same models
+that the document shows."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ CallStatus = Literal[
 
 
 class Model(BaseModel):
-    """A JSON object with exactly the fields named."""
+    """A JSON object with exactly the named fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Word(Model):
-    """A word and its place in the recording."""
+    """One word of a transcript with its times in the recording, in milliseconds."""
 
     text: str
     startMs: int
@@ -39,8 +38,8 @@ class Word(Model):
 
 
 class TranscriptLine(Model):
-    """Who said what and when, in milliseconds of the recording. The agent's text ends with the last word that
-    the caller heard; `interrupted` says that it was cut there."""
+    """One utterance of the transcript, with its times in the recording in milliseconds. The agent's text ends
+    with the last word that the caller heard; `interrupted`: the agent was cut off there."""
 
     role: Literal["agent", "caller"]
     text: str
@@ -52,7 +51,8 @@ class TranscriptLine(Model):
 
 
 class Latency(Model):
-    """From the caller's last voiced sample to the agent's first sample on the wire, and its parts."""
+    """Time in milliseconds from the caller's last voiced sample to the agent's first sample sent, and its
+    parts."""
 
     voiceToVoiceMs: float
     endpointMs: float
@@ -63,7 +63,7 @@ class Latency(Model):
 
 
 class Silence(Model):
-    """More than two seconds in which the caller heard nothing though it was the agent's turn."""
+    """More than two seconds of silence to the caller while it was the agent's turn, in milliseconds."""
 
     startMs: int
     ms: int
@@ -71,7 +71,8 @@ class Silence(Model):
 
 
 class Turn(Model):
-    """One exchange: what the caller said or keyed, and what they heard for it."""
+    """One exchange: the caller's words (`userText`) and DTMF digits (`keyed`), and the agent's words that the
+    caller heard."""
 
     turn: int
     userText: str
@@ -86,7 +87,7 @@ class Turn(Model):
 
 
 class CallSummary(Model):
-    """A call as a list shows it. Times are ISO 8601 in UTC, null for "not yet"."""
+    """A call as lists show it. Times are ISO 8601 in UTC, null for "not yet"."""
 
     callTaskId: str
     webhookId: str
@@ -109,7 +110,7 @@ class CallSummary(Model):
 
 
 class Attempt(Model):
-    """One time that the number was dialled."""
+    """One attempt to dial the number."""
 
     number: int
     trunkId: str
@@ -122,8 +123,8 @@ class Attempt(Model):
 
 
 class Decision(Model):
-    """Why the number was not dialled at a moment, and until when that holds; `until` null: for good. The same
-    reason again counts up `times`."""
+    """One dialling rule's reason not to dial the number. It holds until `until`, null for ever; `times`
+    counts how often the same reason held."""
 
     rule: str
     reason: str
@@ -134,7 +135,7 @@ class Decision(Model):
 
 
 class CallReport(CallSummary):
-    """Answer of `GET /api/v1/calls/{callTaskId}`. Transcript and turns grow while the call goes on."""
+    """Answer of `GET /api/v1/calls/{callTaskId}`. `transcript` and `turns` grow while the call lasts."""
 
     promptVariables: dict[str, str]
     metadata: dict[str, Any]
@@ -148,15 +149,15 @@ class CallReport(CallSummary):
 
 
 class CallPage(Model):
-    """Answer of `GET /api/v1/calls`. `cursor` fetches the next page; null: this was the last."""
+    """Answer of `GET /api/v1/calls`. `cursor` fetches the next page; null on the last page."""
 
     calls: list[CallSummary]
     cursor: str | None
 
 
 class HangupData(Model):
-    """`cancelled`: it had not been dialled and never will be; `requested`: it is being ended; `ended`: it was
-    over already."""
+    """Outcome of ending a call. `cancelled`: the call was never dialled and will not be; `requested`: the
+    call is being ended; `ended`: the call had ended before."""
 
     callTaskId: str
     outcome: Literal["cancelled", "requested", "ended"]
@@ -176,8 +177,8 @@ class ErrorResponse(Model):
 
 
 class Readiness(Model):
-    """Body of `GET /readyz`: `missing` says what the server waits for, `chosen` what each `engine = "auto"`
-    became; one line each."""
+    """Body of `GET /readyz`, one text per line. `missing`: what the server waits for; `chosen`: the engine
+    that each `engine = "auto"` became."""
 
     ready: bool
     missing: list[str]

@@ -1,4 +1,4 @@
-"""The bodies of placing, cancelling and connecting calls."""
+"""Defines the bodies for placing, cancelling and connecting calls, and for rooms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USER_REF_LIMIT = 128
 
 
 class BatchCall(Model):
-    """One call of a batch. What is wrong with its number is its own failure, not the batch's."""
+    """One call of a batch. A malformed number fails this item only, not the batch."""
 
     phoneNumber: str = Field(max_length=1000, description="Digits with country prefix")
     promptVariables: Variables | None = None
@@ -48,7 +48,7 @@ class OutboundRequest(Model):
 
 
 class OutboundData(Model):
-    """What is known about a call as soon as it is queued."""
+    """The call that was queued, by its ids."""
 
     callTaskId: str
     webhookId: str
@@ -66,7 +66,8 @@ class OutboundResponse(Model):
 
 
 class TrialData(Model):
-    """What would become of a call."""
+    """What would become of a call with `dryRun`. `scheduledFor` is ISO 8601 in UTC, null for now; `reason`
+    says why the call would not be queued."""
 
     dryRun: bool
     phoneNumber: str
@@ -78,21 +79,22 @@ class TrialData(Model):
 
 
 class TrialResponse(Model):
-    """Answer to one call with `dryRun`; `success`: it would be queued."""
+    """Answer to one call with `dryRun`. `success`: the call would be queued."""
 
     success: bool
     data: TrialData
 
 
 class BatchPolicy(Model):
-    """What the company does with a number that occurs twice."""
+    """The company's rule for a number that occurs twice: DEDUPE drops the second, SPACED dials it
+    `spacingMinutes` later."""
 
     mode: Literal["DEDUPE", "SPACED"]
     spacingMinutes: int
 
 
 class BatchSummary(Model):
-    """The items by what became of them."""
+    """How many items of the batch had each outcome."""
 
     received: int
     queuedNow: int
@@ -102,8 +104,8 @@ class BatchSummary(Model):
 
 
 class BatchItem(Model):
-    """What became of one item. `scheduledFor` only with `queued_later`, `reason` only with `failed` and
-    `deduped`, `callTaskId` only where a call was queued."""
+    """Outcome of one item. `scheduledFor` (ISO 8601, UTC) only with `queued_later`, `reason` only with
+    `failed` and `deduped`, `callTaskId` only where a call was queued."""
 
     phoneNumber: str
     action: Literal["queued_now", "queued_later", "failed", "deduped"]
@@ -113,7 +115,7 @@ class BatchItem(Model):
 
 
 class BatchData(Model):
-    """What became of a batch."""
+    """Outcome of a batch: counts, and every item in request order."""
 
     policy: BatchPolicy
     summary: BatchSummary
@@ -129,21 +131,22 @@ class BatchData(Model):
 
 
 class BatchResponse(Model):
-    """Answer to a batch; `success`: at least one call was queued."""
+    """Answer to a batch. `success`: at least one call was queued."""
 
     success: bool
     data: BatchData
 
 
 class CancelRequest(Model):
-    """Body of `POST /api/v1/calls/queue/cancel/{phoneNumber}`; may be left away."""
+    """Body of `POST /api/v1/calls/queue/cancel/{phoneNumber}`; it may be absent."""
 
     agentId: AgentId | None = Field(default=None, description="Only this agent's calls")
 
 
 class CancelData(Model):
-    """`callQueueId` to `cancelledCount` only where something was cancelled. They describe the item that was
-    due first; `cancelledCount` is how many waited for that number and were cancelled together."""
+    """Outcome of a cancellation. `callQueueId`, `previousStatus`, `status` and `batchId` describe the queued
+    call that was due first; `cancelledCount` counts all that were cancelled. All five are absent where
+    nothing was cancelled."""
 
     cancelled: bool
     phoneNumber: str
@@ -155,7 +158,7 @@ class CancelData(Model):
 
 
 class CancelResponse(Model):
-    """Answer of a cancellation; `message` only where nothing was cancelled."""
+    """Answer of a cancellation. `message` only where nothing was cancelled."""
 
     success: bool
     message: str | None = None
@@ -163,7 +166,7 @@ class CancelResponse(Model):
 
 
 class WebCallMetadata(Model, extra="allow"):
-    """Data for the agent; every field beside the named ones is passed on as it is."""
+    """Data for the agent; fields beside the named ones are passed on unchanged."""
 
     promptVariables: Variables | None = None
     preCallVariables: dict[str, Any] | None = Field(
@@ -180,7 +183,7 @@ class WebCallRequestBody(Model):
 
 
 class WebCallResponse(Model):
-    """What a client SDK of the media server joins with."""
+    """Where and with which token a LiveKit SDK or WHIP client joins the room."""
 
     serverUrl: str
     roomName: str
@@ -192,14 +195,14 @@ Identity = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.@+-]+$")
 
 
 class CallInBody(Model):
-    """Body of `POST /api/v1/rooms/{roomName}/participants`."""
+    """Body of `POST /api/v1/rooms/{roomName}/participants`: the number to dial into the room."""
 
     phoneNumber: str = Field(min_length=1, max_length=40, description="As for an outbound call")
     name: str | None = Field(default=None, max_length=128, description="What the others see")
 
 
 class ParticipantView(Model):
-    """Somebody in a room. `phoneNumber` and `callStatus` are a telephone's."""
+    """A participant of a room. `phoneNumber` and `callStatus` only where `kind` is `phone`."""
 
     identity: str
     name: str
@@ -217,14 +220,14 @@ class ParticipantList(Model):
 
 
 class Removed(Model):
-    """Answer where somebody was put out."""
+    """Answer where a participant was removed from a room."""
 
     success: bool
 
 
 class TokenBody(Model):
-    """Body of `POST /api/v1/rooms/{roomName}/tokens`. Without `canPublish` its bearer hears and is not heard;
-    `hidden`: nor seen."""
+    """Body of `POST /api/v1/rooms/{roomName}/tokens`. Without `canPublish` the participant only listens; with
+    `hidden` the others do not see the participant."""
 
     identity: str = Identity
     name: str | None = Field(default=None, max_length=128)
@@ -233,7 +236,7 @@ class TokenBody(Model):
 
 
 class TokenView(Model):
-    """What a client joins with."""
+    """Where and with which token a client joins the room."""
 
     serverUrl: str
     participantToken: str

@@ -1,4 +1,4 @@
-"""The configuration's tables as the API spells them: the same fields, the same checks, camelCase keys."""
+"""Spells the configuration's tables as the API does: the same fields and checks, camelCase keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from mediaserver.settings import revealed
 
 MASK = "**********"
-"""What a secret is shown as."""
+"""The text that stands for a secret in answers."""
 
 
 class _Camel(BaseModel):
@@ -23,7 +23,7 @@ class _Camel(BaseModel):
 
 @cache
 def camelled(table: type[BaseModel], name: str) -> type[BaseModel]:
-    """`table` and the tables in it with camelCase keys, called `name` in the document."""
+    """Returns `table` and the tables in it with camelCase keys, named `name` in the OpenAPI document."""
     changed: dict[str, Any] = {}
     for field_name, field in table.model_fields.items():
         annotation = _replaced(field.annotation, name)
@@ -31,7 +31,7 @@ def camelled(table: type[BaseModel], name: str) -> type[BaseModel]:
         if annotation is field.annotation and field.alias in (None, alias):
             continue
         own = copy(field)
-        own.alias = own.validation_alias = own.serialization_alias = alias  # a list's is singular in the file
+        own.alias = own.validation_alias = own.serialization_alias = alias  # singular in the file
         if isinstance(own.default, BaseModel):
             inner = next(each for each in (annotation, *get_args(annotation)) if isinstance(each, type))
             own.default = spelt(inner, plain(own.default))
@@ -53,18 +53,18 @@ def _replaced(annotation: Any, prefix: str) -> Any:
 
 
 def spelt(model: type[BaseModel], said: Mapping[str, Any], **more: Any) -> BaseModel:
-    """What a table says (`plain`) as one of the models that `camelled` made of it; `more` are the fields that
-    only the model has."""
+    """Returns the values of a table (`plain`) as a model that `camelled` made of it; `more`: fields that only
+    the model has."""
     return model.model_validate({**said, **more}, by_name=True, by_alias=False)
 
 
 def plain(table: BaseModel) -> dict[str, Any]:
-    """What a table says, by the names of its fields, secrets readable; without what was left to defaults."""
+    """Returns the values of a table that were set, by field name, with secrets in clear text."""
     said: dict[str, Any] = revealed(table.model_dump(exclude_unset=True))
     return said
 
 
 def written(table: BaseModel) -> dict[str, Any]:
-    """The same by camelCase keys."""
+    """Returns the values of a table that were set, by camelCase key, with secrets in clear text."""
     said: dict[str, Any] = revealed(table.model_dump(exclude_unset=True, by_alias=True))
     return said

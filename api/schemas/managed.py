@@ -1,5 +1,4 @@
-"""The bodies of management: the configuration's tables by camelCase, and what the server knows beside
-them."""
+"""Defines the bodies of the management API: the configuration's tables in camelCase, with ids and state."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
 
 
 class PageQuery(Model):
-    """Where a list goes on, and how much of it."""
+    """Query of a list: the cursor of the page before, and the page size."""
 
     cursor: Cursor = ""
     limit: Limit = 50
 
 
 class Done(Model):
-    """Answer of what has nothing to tell."""
+    """Answer where an operation succeeded and has no other result."""
 
     success: bool
 
@@ -41,7 +40,8 @@ AgentBody = camelled(AgentTerms, "Agent")
 
 
 def _change(name: str, body: type[BaseModel]) -> type[BaseModel]:
-    """A body of which every field may be left out: described so, and checked when it has been merged."""
+    """Returns `body` with every field optional in the document; the merged settings are validated as
+    `body`."""
     config = ConfigDict(json_schema_extra=lambda schema: schema.pop("required", None) and None)
     model: type[BaseModel] = type(name, (body,), {"model_config": config, "__doc__": body.__doc__})
     return model
@@ -82,7 +82,7 @@ AgentView: type[BaseModel] = create_model(
 
 
 def page_of(name: str, items: str, view: type[BaseModel]) -> type[BaseModel]:
-    """A page of a list: `items` and the cursor of the next page, null on the last."""
+    """Returns the model of a list's page: `items` and the cursor of the next page, null on the last."""
     page: type[BaseModel] = create_model(name, **{items: (list[view], ...), "cursor": (str | None, ...)})  # type: ignore[call-overload, valid-type]
     return page
 
@@ -96,7 +96,7 @@ AgentPage = page_of("AgentPage", "agents", AgentView)
 
 
 class NewWebhook(Model):
-    """A webhook to be made. Without a `secret` one is made up and shown in the answer, once."""
+    """A new webhook. Without `secret` the server makes one and shows it once, in the answer."""
 
     url: str = Field(max_length=2000)
     secret: str | None = Field(default=None, max_length=200, description='"whsec_" and base64')
@@ -106,7 +106,7 @@ class NewWebhook(Model):
 
 
 class WebhookChange(Model):
-    """What of a webhook is to be changed."""
+    """Changes to a webhook. Fields left out stay."""
 
     url: str | None = Field(default=None, max_length=2000)
     events: list[Annotated[str, StringConstraints(max_length=100)]] | None = Field(
@@ -116,7 +116,7 @@ class WebhookChange(Model):
 
 
 class WebhookView(Model):
-    """A webhook; `secret` only where it was made up just now."""
+    """A webhook. `secret` only in the answer that made it."""
 
     id: str
     companyId: str
@@ -128,7 +128,7 @@ class WebhookView(Model):
 
 
 class WebhookPage(Model):
-    """One page of a company's webhooks, and the cursor of the next."""
+    """A page of a company's webhooks. `cursor` fetches the next page; null on the last page."""
 
     webhooks: list[WebhookView]
     cursor: str | None
@@ -138,7 +138,7 @@ class WebhookPage(Model):
 
 
 class NewKeyBody(Model):
-    """A key to be made."""
+    """A new API key: scopes, name and agents."""
 
     scopes: Scopes
     name: Label = ""
@@ -148,13 +148,13 @@ class NewKeyBody(Model):
 
 
 class RotateBody(Model):
-    """How a key is replaced."""
+    """Body of rotating a key: how long the old key stays valid."""
 
     overlapS: int = Field(default=86_400, ge=0, le=30 * 86_400, description="How long the old one goes on")
 
 
 class KeyView(Model):
-    """A key; `key` only where it was made just now: it cannot be shown again."""
+    """An API key. `key`, the secret, only in the answer that made it."""
 
     id: str
     companyId: str
@@ -170,7 +170,7 @@ class KeyView(Model):
 
 
 class KeyPage(Model):
-    """One page of a company's API keys, and the cursor of the next."""
+    """A page of a company's API keys. `cursor` fetches the next page; null on the last page."""
 
     keys: list[KeyView]
     cursor: str | None
@@ -180,7 +180,7 @@ class KeyPage(Model):
 
 
 class DoNotCallBody(Model):
-    """Numbers that are never to be called again."""
+    """Numbers to add to the do-not-call list, and the reason."""
 
     phoneNumbers: list[Annotated[str, StringConstraints(max_length=64)]] = Field(
         min_length=1, max_length=1000
@@ -189,14 +189,14 @@ class DoNotCallBody(Model):
 
 
 class DoNotCallAdded(Model):
-    """How many of them were not on the list."""
+    """How many of the numbers were new on the do-not-call list."""
 
     success: bool
     added: int
 
 
 class DoNotCallRow(Model):
-    """A number on the list."""
+    """A number of the do-not-call list."""
 
     phoneNumber: str
     reason: str
@@ -204,7 +204,7 @@ class DoNotCallRow(Model):
 
 
 class DoNotCallList(Model):
-    """A page of the list."""
+    """A page of the do-not-call list. `cursor` fetches the next page; null on the last page."""
 
     numbers: list[DoNotCallRow]
     cursor: str | None
@@ -214,7 +214,7 @@ class DoNotCallList(Model):
 
 
 class BatchesQuery(PageQuery):
-    """Query of `GET` on batches: the page, and the status that batches must have."""
+    """Query of the batch list: page and status."""
 
     status: (
         Literal["PENDING", "SCHEDULED", "QUEUED", "ONGOING", "PAUSED", "COMPLETED", "CANCELLED"] | None
@@ -222,7 +222,7 @@ class BatchesQuery(PageQuery):
 
 
 class BatchView(Model):
-    """A batch: `total` calls were queued, `open` are not over."""
+    """A batch. `total` counts the queued calls, `open` those that have not ended."""
 
     batchId: str
     companyId: str
@@ -236,7 +236,7 @@ class BatchView(Model):
 
 
 class BatchPage(Model):
-    """A page of batches, newest first."""
+    """A page of batches, newest first. `cursor` fetches the next page; null on the last page."""
 
     batches: list[BatchView]
     cursor: str | None
@@ -246,7 +246,7 @@ class BatchPage(Model):
 
 
 class DeliveriesQuery(PageQuery):
-    """Which deliveries. Times are ISO 8601, of the event."""
+    """Query of the delivery list. `since` and `until` are ISO 8601 times of the event."""
 
     callTaskId: Cursor = ""
     webhook: Cursor = Field(default="", description="Id of a webhook")
@@ -256,7 +256,7 @@ class DeliveriesQuery(PageQuery):
 
 
 class ReplayBody(Model):
-    """Which settled deliveries are sent again: at least one of these must be given."""
+    """Settled deliveries to send again; at least one field must be given."""
 
     deliveryId: int | None = Field(default=None, ge=1, le=2**53)
     callTaskId: Cursor | None = None
@@ -266,14 +266,14 @@ class ReplayBody(Model):
 
 
 class Replayed(Model):
-    """How many are sent again."""
+    """How many deliveries are sent again."""
 
     success: bool
     replayed: int
 
 
 class DeliveryView(Model):
-    """One event on its way to one webhook."""
+    """The delivery of one event to one webhook."""
 
     id: int
     eventId: str
@@ -293,14 +293,14 @@ class DeliveryView(Model):
 
 
 class DeliveryPage(Model):
-    """A page of deliveries, newest first."""
+    """A page of deliveries, newest first. `cursor` fetches the next page; null on the last page."""
 
     deliveries: list[DeliveryView]
     cursor: str | None
 
 
 class DeliveryAttemptView(Model):
-    """One attempt; `response` is the beginning of the receiver's answer."""
+    """One attempt to deliver. `response` is the beginning of the receiver's answer."""
 
     number: int
     endedAt: str | None
@@ -311,7 +311,7 @@ class DeliveryAttemptView(Model):
 
 
 class DeliveryReportView(DeliveryView):
-    """A delivery with what was sent and its log."""
+    """A delivery with the event's body and the log of its attempts."""
 
     body: dict[str, Any]
     log: list[DeliveryAttemptView]

@@ -1,4 +1,4 @@
-"""Bodies of the speech endpoints."""
+"""Defines the bodies of the speech endpoints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from api.schemas.base import Model
 
 
 class SpeechBody(Model):
-    """Body of `POST /v1/text-to-speech/generate`. A wrong type is answered with 422, a value that there is
-    not with 400: what only the description says is checked by the service."""
+    """Body of `POST /v1/text-to-speech/generate`. A value of the wrong type is answered with 422, a value
+    outside its bounds with 400."""
 
     text: str = Field(description="What is to be said", json_schema_extra={"minLength": 1})
     format: str = Field(
@@ -50,7 +50,7 @@ class TranscriptionForm(Model):
 
 
 class TranscriptionResponse(Model):
-    """Answer of `POST /transcribe`. `job_id` is there where the request had one."""
+    """Answer of `POST /transcribe`. `job_id` only where the request had one."""
 
     transcription: str
     confidence: float = Field(ge=0, le=1)

@@ -1,1 +1,1 @@
-"""Phone calls measured from outside."""
+"""Measures phone calls from outside the server."""

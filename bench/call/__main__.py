@@ -1,10 +1,9 @@
-"""`python -m bench call`: real calls over SIP and RTP against a running server, measured from outside.
+"""Measures real calls over SIP and RTP against a running server, from outside: `python -m bench call`.
 
-Three processes: the server as it is served, with engines that take no time (`bench.call.server`); the load
-(`bench.call.generator`); and this one, which starts them and reads what the system counts. A bare asyncio
-agent (`bench.call.bare`) has the same load of the same generator, in turns with the server at every count of
-calls: on a noisy machine trust the ratios.
-"""
+Three processes: the unmodified server, with engines that take no time (`bench.call.server`); the load
+(`bench.call.generator`); and this one, which starts both and reads the system's counters. A bare asyncio
+agent (`bench.call.bare`) gets the same load, in turns with the server at every number of calls: on a noisy
+machine trust the ratios."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ SHORT = Plan(
 
 
 def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
-    """Everything, as results/call.json has it."""
+    """Returns all figures, as in results/call.json."""
     figures: dict[str, Any] = {"load_average_before": os.getloadavg()}
     phases = Phases(plan)
     with tempfile.TemporaryDirectory() as scratch:

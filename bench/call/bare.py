@@ -1,9 +1,8 @@
-"""The floor to stay near: the least that an asyncio voice agent over RTP can be.
+"""A bare asyncio voice agent over RTP, the floor that the server is compared with.
 
-`python -m bench.call.bare PORT`. One datagram endpoint per call, G.711 decoded and encoded by the C library
-that Python has for it, 20 ms paced with `call_at`, an energy threshold for turn-taking, a tone for an answer.
-No reordering, no concealment, no RTCP, no recording, no transcript, no SIP transactions, no store.
-"""
+`python -m bench.call.bare PORT`. One datagram endpoint per call, G.711 decoded and encoded by Python's C
+library, 20 ms paced with `call_at`, an energy threshold for turn-taking, a tone for an answer. No reordering,
+no concealment, no RTCP, no recording, no transcript, no SIP transactions, no store."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _SILENCE: Final = bytes(320)
 
 
 class BareCall(asyncio.DatagramProtocol):
-    """One call's audio."""
+    """The RTP of one call."""
 
     def __init__(self, remote: tuple[str, int]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -49,12 +48,12 @@ class BareCall(asyncio.DatagramProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
-        """Starts to send."""
+        """Begins to send packets."""
         self._transport = transport
         self._tick()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        """One packet of the caller's."""
+        """Takes a packet of the caller."""
         pcm = audioop.ulaw2lin(data[12:], 2)
         if audioop.rms(pcm, 2) < LOUD:
             return
@@ -66,7 +65,7 @@ class BareCall(asyncio.DatagramProtocol):
         self._endpoint = self._loop.call_later(ENDPOINT_S, self._answer)
 
     def close(self) -> None:
-        """Hangs up."""
+        """Stops sending and closes the socket."""
         for timer in (self._timer, self._endpoint):
             if timer is not None:
                 timer.cancel()
@@ -98,7 +97,7 @@ class BareCall(asyncio.DatagramProtocol):
 
 
 class BarePhone(asyncio.DatagramProtocol):
-    """As much SIP as the generator needs: 200 to INVITE and BYE."""
+    """The minimum of SIP for the generator: answers INVITE and BYE with 200."""
 
     def __init__(self) -> None:
         self._calls: dict[str, BareCall] = {}
@@ -106,11 +105,11 @@ class BarePhone(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
-        """Bound."""
+        """Keeps the bound socket."""
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """One message."""
+        """Answers a SIP message."""
         message = data.decode()
         call_id = _found(r"^Call-ID: (\S+)", message)
         if message.startswith("INVITE ") and call_id not in self._answers:
@@ -148,7 +147,7 @@ def _found(pattern: str, message: str) -> str:
 
 
 async def serve(port: int) -> None:
-    """Answers calls until the process is ended."""
+    """Answers calls until the process is killed."""
     await asyncio.get_running_loop().create_datagram_endpoint(BarePhone, local_addr=("127.0.0.1", port))
     await asyncio.Event().wait()
 

@@ -1,7 +1,7 @@
-"""The caller's media: one RTP stream each way, and the script of what the caller says when.
+"""The caller's media: one RTP stream in each direction, and the script of the caller's turns.
 
-Everything is counted in frames of 20 ms; moments are nanoseconds of the machine's clock, those of received
-packets the kernel's (SO_TIMESTAMPNS), so that a busy generator does not make the server look late."""
+Everything is counted in frames of 20 ms. Times are nanoseconds of the system clock; those of received packets
+are the kernel's (SO_TIMESTAMPNS), so that a busy generator does not make the server look late."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SO_TIMESTAMPNS: Final = 35
 
 TALK_FRAMES: Final = 60
 BARGE_IN_FRAMES: Final = 12
-"""The server's barge_in_ms of 240: the decision is due with the twelfth voiced frame."""
+"""The server's barge_in_ms of 240: the barge-in is due with the twelfth voiced frame."""
 
 BARGE_IN_AFTER_NS: Final = 500_000_000
-"""How long the caller listens to an answer that it interrupts."""
+"""Nanoseconds of an answer that the caller hears before the caller interrupts it."""
 
 WAIT_S: Final = 4.0
-"""An answer that has not come by then does not come."""
+"""Seconds after which an answer counts as missed."""
 
 _HEADER: Final = struct.Struct("!BBHII")
 _STAMP: Final = struct.Struct("qq")
@@ -38,11 +38,11 @@ _MULAW_SILENCE: Final = b"\xff" * 160
 
 PAUSE_MS: Final = (300, 900)
 PEOPLE_PAUSE_MS: Final = (1000, 2500)
-"""How long a person waits before the next words; a voice's pauses between sentences are shorter."""
+"""Pause before a caller's next turn, in milliseconds; a voice pauses less between sentences."""
 
 
 class Mode(Enum):
-    """Whether the caller keeps to the script, never stops, or says what people say (`bench.call.people`)."""
+    """Whether the caller follows the script, never stops, or plays recordings (`bench.call.people`)."""
 
     SCRIPT = "script"
     ALWAYS = "always"
@@ -50,18 +50,18 @@ class Mode(Enum):
 
 
 class Floor(Enum):
-    """What the caller is doing."""
+    """State of the caller's turn-taking."""
 
     LISTENING = auto()
     TALKING = auto()
     WAITING = auto()
-    HEARING_OUT = auto()  # an answer that it will interrupt
+    HEARING_OUT = auto()  # hears an answer that it will interrupt
 
 
 @dataclass(slots=True)
 class Heard:
-    """What a call left behind. Nanoseconds; `turns`: last voiced packet sent, first loud one received,
-    1 if the turn began as an interruption; `barge_ins`: decision due, last loud packet received."""
+    """The measurements of a call, in nanoseconds. `turns`: last voiced packet sent, first loud one received,
+    1 if the turn began as an interruption; `barge_ins`: barge-in due, last loud packet received."""
 
     turns: list[tuple[int, int, int]] = field(default_factory=list)
     barge_ins: list[tuple[int, int]] = field(default_factory=list)
@@ -74,9 +74,9 @@ class Heard:
 
 @cache
 def speech() -> list[bytes]:
-    """1.2 s of what an energy detector takes for speech: harmonics of 140 Hz in syllables of 160 ms with
-    pauses of 40. The first syllable lasts 320 ms; the last one dies away in the 10 ms before the end of its
-    last frame, since a wave cut off would ring on in any detector's filters."""
+    """Returns 1.2 s of a signal that an energy detector takes for speech: harmonics of 140 Hz in syllables of
+    160 ms with pauses of 40. The first syllable lasts 320 ms; the last one fades in the 10 ms before the end
+    of its last frame, because a wave cut off would ring on in a detector's filters."""
     time_s = np.arange(TALK_FRAMES * 160) / 8000
     voice = sum(np.sin(2 * np.pi * 140 * n * time_s) / n for n in range(1, 20))
     voice *= 9000 / np.abs(voice).max()
@@ -89,13 +89,15 @@ def speech() -> list[bytes]:
 
 
 def stamp_ns(control: bytes) -> int:
-    """When the kernel took a datagram in, from its SO_TIMESTAMPNS control message."""
+    """Returns when the kernel received a datagram, in nanoseconds, from its SO_TIMESTAMPNS control
+    message."""
     seconds, nanoseconds = _STAMP.unpack_from(control)
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
 def mulaw(pcm: np.ndarray[tuple[int], np.dtype[np.int16]]) -> bytes:
-    """G.711 µ-law, from its definition (ITU-T G.711, table 2a) and not from the server's kernels."""
+    """Encodes G.711 µ-law by its definition (ITU-T G.711, table 2a), independently of the server's
+    kernels."""
     magnitude = np.minimum(np.abs(pcm.astype(np.int32)), 32635) + 132
     exponent = np.floor(np.log2(magnitude)).astype(np.int32) - 7
     mantissa = (magnitude >> (exponent + 3)) & 15
@@ -104,8 +106,8 @@ def mulaw(pcm: np.ndarray[tuple[int], np.dtype[np.int16]]) -> bytes:
 
 
 class Caller:
-    """One caller's RTP. `tick` sends the packet that is due, `readable` takes one that has come. `sayings`:
-    what it says, in frames, one of them a turn."""
+    """The RTP of one caller. `tick` sends the packet that is due, `readable` takes a received one. `sayings`:
+    the caller's utterances in frames, one per turn."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Caller:
     ) -> None:
         self.heard = Heard()
         self.recording = False
-        """Whether what happens now is counted."""
+        """Whether packets and turns are counted now."""
         self.socket = socket.socket(type=socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
@@ -142,13 +144,13 @@ class Caller:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Host and port of the caller's RTP socket."""
         host, port = self.socket.getsockname()
         return str(host), int(port)
 
     def begin(self, media: tuple[str, int], now_ns: int) -> None:
-        """The call was answered: `media` is where the server listens. The first packet is due within 20 ms,
-        at a moment of the call's own."""
+        """Starts the media of an answered call; `media` is the server's address. The first packet is due
+        within 20 ms, at a random time per call."""
         self.socket.connect(media)
         self.due_ns = now_ns + self._rng.randrange(FRAME_NS)
 
@@ -160,7 +162,7 @@ class Caller:
         try:
             self.socket.send(header + payload)
         except OSError:
-            return  # the server is gone; signalling will say so
+            return  # the server is gone; signalling reports it
         if self.recording:
             self.heard.sent += 1
             self.heard.late_sends_ns.append(now_ns - self.due_ns)
@@ -173,7 +175,7 @@ class Caller:
             _STEPS[self._floor](self, now_ns)
 
     def readable(self) -> None:
-        """Takes one packet of the server's."""
+        """Takes one packet of the server."""
         try:
             data, ancillary, _, _ = self.socket.recvmsg(2048, 64)
         except OSError:
@@ -186,7 +188,7 @@ class Caller:
             self._loud(now_ns)
 
     def close(self) -> None:
-        """No more."""
+        """Closes the socket."""
         self.socket.close()
 
     def _loud(self, now_ns: int) -> None:
@@ -200,10 +202,10 @@ class Caller:
         self._interrupts = self._turns % 4 == 2 and self._mode is not Mode.PEOPLE
         self._floor = Floor.HEARING_OUT if self._interrupts else Floor.LISTENING
 
-    # What each frame may change ---------------------------------------------------------------------------
+    # Steps per frame --------------------------------------------------------------------------------------
 
     def _listen(self, now_ns: int) -> None:
-        """The agent has said something and is done: it is the caller's turn, after a moment."""
+        """Starts the caller's turn, a pause after the agent has finished."""
         if self._last_loud_ns and now_ns - self._last_loud_ns > self._pause_ns:
             self._take_floor()
 

@@ -1,4 +1,4 @@
-"""From what the generator and the system saw to the figures of the table: arithmetic only."""
+"""Computes the figures of the table from the counts of the generator and the system."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Final
 import numpy as np
 
 from bench.call.processes import ENDPOINT_MS
-
-Figures = dict[str, Any]
+from mediaserver.benchmark.figures import Figures, percentiles
 
 PERIOD_MS: Final = 20.0
 BROKEN_MS: Final = 10.0
-"""Pacing is broken when the 99th percentile of the gaps' distance from 20 ms exceeds this."""
+"""Milliseconds; pacing has failed when the 99th percentile of the gaps' distance from 20 ms exceeds this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What the system counted while a phase was measured. `metrics` are the server's, before and after."""
+    """The system's counters for the measured time of a phase. `metrics`: the server's /metrics before and
+    after."""
 
     seconds: float
     server_cpu_ms: float
@@ -34,27 +34,16 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Voice-to-voice of one phase in milliseconds. `differences`: what the generator measured less what the
-    server told of the same turn; `engines` what the engines took of it, by the server."""
+    """Voice-to-voice latency of one phase in milliseconds. `differences`: the generator's figure minus the
+    server's for the same turn; `engines`: the engines' part of a turn, by the server's account."""
 
     measured: list[float] = field(default_factory=list)
     differences: list[float] = field(default_factory=list)
     engines: list[float] = field(default_factory=list)
 
 
-def percentiles(values: Iterable[float], *ranks: float) -> Figures:
-    """By name (`p50`), with the count; None for no values."""
-    known = np.fromiter(values, np.float64)
-    found = np.percentile(known, ranks) if len(known) else [None] * len(ranks)
-    named = {
-        f"p{rank:g}": None if value is None else round(float(value), 3)
-        for rank, value in zip(ranks, found, strict=True)
-    }
-    return named | {"count": len(known)}
-
-
 def talk_figures(result: Mapping[str, Any], window: Window, reports: Sequence[Mapping[str, Any]]) -> Figures:
-    """The figures of calls that talked; `reports` are the API's, where the server has one."""
+    """Returns the figures of calls that talked; `reports` are the API's, where the target has an API."""
     calls = result["calls"]
     turns = matched(calls, reports)
     engines = float(np.median(turns.engines)) if turns.engines else 0.0
@@ -80,7 +69,7 @@ def talk_figures(result: Mapping[str, Any], window: Window, reports: Sequence[Ma
 
 
 def pacing(calls: Sequence[Mapping[str, Any]]) -> Figures:
-    """How evenly the server's packets came, by the kernel's clock, and how many did not come."""
+    """Returns how evenly the server's packets arrived, by the kernel's clock, and how many were lost."""
     gaps, jitters, lost = [], [], 0
     for call in calls:
         arrivals = np.asarray(call["arrivals_ns"], np.float64) / 1e6
@@ -100,7 +89,7 @@ def pacing(calls: Sequence[Mapping[str, Any]]) -> Figures:
 
 
 def jitter_ms(gaps: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> float:
-    """Interarrival jitter as RFC 3550 6.4.1 has it, at the end of the call."""
+    """Returns the interarrival jitter of RFC 3550 6.4.1 at the end of the call, in milliseconds."""
     jitter = 0.0
     for gap, step in zip(gaps.tolist(), steps.tolist(), strict=True):
         if step < 0x8000:
@@ -109,7 +98,8 @@ def jitter_ms(gaps: np.ndarray[Any, Any], steps: np.ndarray[Any, Any]) -> float:
 
 
 def surroundings(calls: Sequence[Mapping[str, Any]], window: Window) -> Figures:
-    """What else the figures depend on: how punctual the generator was, and who else used the machine."""
+    """Returns the conditions of a measurement: the punctuality of the generator, and the CPU of other
+    programs."""
     late = [ns / 1e6 for call in calls for ns in call["late_sends_ns"]]
     whole_ms = window.seconds * 1000 * window.cores
     others = window.machine_cpu_ms - window.server_cpu_ms - window.generator_cpu_ms
@@ -122,8 +112,8 @@ def surroundings(calls: Sequence[Mapping[str, Any]], window: Window) -> Figures:
 
 
 def matched(calls: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, Any]]) -> Turns:
-    """The turns that the generator measured, each beside the server's own figure where the two can be told
-    to be of the same turn: the server's last ones, as it began to count before the generator did."""
+    """Pairs the generator's turns with the server's figures where these can be matched: the server's last
+    ones, since it begins to count before the generator does."""
     turns = Turns()
     told = {report["phoneNumber"]: report["turns"] for report in reports}
     for call in calls:
@@ -137,7 +127,7 @@ def matched(calls: Sequence[Mapping[str, Any]], reports: Sequence[Mapping[str, A
 
 
 def _aligned(measured: list[float], told: list[Any]) -> Iterable[tuple[float, Any]]:
-    """Pairs by position: the turns before the measured window are skipped; the hang-up adds none."""
+    """Pairs by position: skips the turns before the measured time; the hang-up adds none."""
     best: list[tuple[float, Any]] = []
     error = float("inf")
     for skip in range(max(0, len(told) - len(measured)) + 1):
@@ -149,7 +139,7 @@ def _aligned(measured: list[float], told: list[Any]) -> Iterable[tuple[float, An
 
 
 def set_up_figures(result: Mapping[str, Any], window: Window, rate_per_s: float) -> Figures:
-    """The figures of short calls at a rate."""
+    """Returns the figures of short calls at a rate."""
     calls = result["calls"]
     failed = [call for call in calls if call["state"] != "ENDED" or call["reason"]]
     return {
@@ -166,12 +156,14 @@ def set_up_figures(result: Mapping[str, Any], window: Window, rate_per_s: float)
 
 
 def loop_lag_ms(metrics: tuple[str, str], rank: float) -> float | None:
-    """A percentile of the loop's lateness between two scrapes, interpolated within its bucket."""
+    """Returns a percentile of the event loop's lateness between two scrapes, interpolated within its
+    bucket."""
     return histogram_ms(metrics, "mediaserver_loop_lag_seconds", rank)
 
 
 def histogram_ms(metrics: tuple[str, str], name: str, rank: float) -> float | None:
-    """A percentile of a histogram of seconds between two scrapes, interpolated within its bucket."""
+    """Returns a percentile of a histogram of seconds between two scrapes, in milliseconds, interpolated
+    within its bucket."""
     counts = _counts(metrics, name)
     if not counts or not counts[-1][1]:
         return None
@@ -186,8 +178,8 @@ def histogram_ms(metrics: tuple[str, str], name: str, rank: float) -> float | No
 
 
 def above(metrics: tuple[str, str], name: str, bound_s: float) -> tuple[int, int]:
-    """Of a histogram between two scrapes: how many were above `bound_s`, one of its bounds, and of how
-    many."""
+    """Returns how many samples of a histogram between two scrapes were above `bound_s`, one of its bounds,
+    and the count of all."""
     counts = dict(_counts(metrics, name))
     whole = counts.get(float("inf"), 0.0)
     return round(whole - counts.get(bound_s, whole)), round(whole)
@@ -204,7 +196,7 @@ def _buckets(text: str, name: str) -> dict[float, float]:
 
 
 def counted(metrics: tuple[str, str], line: str) -> int | None:
-    """By how much a counter went up between two scrapes."""
+    """Returns the increase of a counter between two scrapes."""
     values = [re.search(rf"^{re.escape(line)} (\S+)", text, re.MULTILINE) for text in metrics]
     if values[1] is None:
         return 0 if metrics[1] else None

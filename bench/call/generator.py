@@ -1,8 +1,8 @@
-"""The load, `python -m bench.call.generator`: callers in a process of their own; a job comes in as JSON.
+"""The load generator, `python -m bench.call.generator`: runs callers in a process of its own; reads a job as
+JSON.
 
-Says `begin` and `end` on standard output around what is measured, then the result as JSON on one line. One
-thread, one epoll, one heap of deadlines: at 100 calls it takes an eighth of a core.
-"""
+Prints `begin` and `end` around the measured time, then the result as one line of JSON. One thread, one epoll,
+one heap of deadlines: 100 calls take an eighth of a core."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from bench.call.sip_line import Line, LineState, call_id_of
 
 RAMP_PER_S: Final = 20.0
 SETTLE_S: Final = 3.0
-"""Greetings and first turns, before anything is counted."""
+"""Seconds for greetings and first turns, before the measured time."""
 
 HOLD_S: Final = 0.5
-"""How long a call of the set-up phase lasts."""
+"""Seconds that a call of the set-up phase lasts."""
 
 _OVERDUE_NS: Final = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to do. With `rate_per_s` short calls (of `hold_s`, their packets told where `records` says so) for
-    `seconds`, else `calls` that talk for `seconds`. The first caller's number is `first_number`, each further
-    one's is the next. A caller misses an answer that has not begun after `patience_s`."""
+    """What to measure. With `rate_per_s`: short calls (of `hold_s` seconds, with their packets where
+    `records`) for `seconds`; else `calls` that talk for `seconds`. The callers' numbers count up from
+    `first_number`. A caller counts an answer as missed that has not begun after `patience_s`."""
 
     server: tuple[str, int]
     called: str
@@ -52,7 +52,7 @@ class Job:
 
 
 class Generator:
-    """Callers and their deadlines."""
+    """The callers of a job, and the heap of their deadlines."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -73,11 +73,11 @@ class Generator:
         self.at(time.time_ns() + _OVERDUE_NS, self._resend)
 
     def at(self, due_ns: int, what: Callable[[int], None]) -> None:
-        """Calls `what(now_ns)` then."""
+        """Calls `what(now_ns)` at `due_ns`."""
         heapq.heappush(self._deadlines, (due_ns, next(self._order), what))
 
     def run_until(self, end_ns: int, done: Callable[[], bool] = lambda: False) -> None:
-        """Sends and receives until the moment `end_ns`, or until `done`."""
+        """Sends and receives until `end_ns`, or until `done` returns True."""
         while (now := time.time_ns()) < end_ns and not done():
             while self._deadlines and self._deadlines[0][0] <= now:
                 heapq.heappop(self._deadlines)[2](now)
@@ -118,24 +118,24 @@ class Generator:
         return line
 
     def leave(self, line: Line, now_ns: int) -> None:
-        """Hangs one up."""
+        """Hangs a call up."""
         self._send(line.leave(now_ns))
 
     def ramp(self, now_ns: int) -> None:
-        """Places the job's calls one by one, RAMP_PER_S."""
+        """Places the job's calls one by one, `RAMP_PER_S` per second."""
         self.call(now_ns)
         if len(self.lines) < self.job.calls:
             self.at(now_ns + round(1e9 / RAMP_PER_S), self.ramp)
 
     def close(self) -> None:
-        """Frees the sockets."""
+        """Closes the sockets."""
         for caller in self.callers:
             caller.close()
         self._epoll.close()
         self._sip.close()
 
     def count(self, states: tuple[LineState, ...]) -> int:
-        """How many calls are in one of `states`."""
+        """Returns how many calls are in one of `states`."""
         return sum(line.state in states for line in self.lines)
 
     def _send(self, message: bytes) -> None:
@@ -144,7 +144,8 @@ class Generator:
 
     def _signalled(self) -> None:
         try:
-            # Not only SIP: a caller has no RTCP, and reports to the port above its own may be to this one.
+            # Not only SIP arrives: callers send no RTCP, and the server's reports to an RTP port plus one may
+            # hit this port.
             data, ancillary, _, _ = self._sip.recvmsg(65_536, 64)
         except BlockingIOError:
             return
@@ -177,7 +178,7 @@ class Generator:
 
 
 def talk(generator: Generator) -> dict[str, Any]:
-    """`calls` at once, measured for `seconds` when all of them are up."""
+    """Runs `calls` at once, measured for `seconds` when all are up."""
     job, start = generator.job, time.time_ns()
     generator.ramp(start)
     limit = start + round((job.calls / RAMP_PER_S + 15) * 1e9)
@@ -202,7 +203,7 @@ def talk(generator: Generator) -> dict[str, Any]:
 
 
 def short_calls(generator: Generator) -> dict[str, Any]:
-    """Calls of `hold_s`, `rate_per_s` of them begun each second for `seconds`."""
+    """Runs calls of `hold_s`, `rate_per_s` started each second for `seconds`."""
     job, start = generator.job, time.time_ns()
     total = round(job.rate_per_s * job.seconds)
     _say("begin")
@@ -224,7 +225,7 @@ def _short(generator: Generator, now_ns: int) -> None:
 
 
 def _end_short(generator: Generator, line: Line, now_ns: int) -> None:
-    if line.state is LineState.CALLING:  # not answered yet: hang up when it is
+    if line.state is LineState.CALLING:  # not answered yet: hung up after the answer
         generator.at(now_ns + _OVERDUE_NS, lambda now: _end_short(generator, line, now))
     else:
         generator.leave(line, now_ns)
@@ -261,7 +262,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Does the job on standard input."""
+    """Reads a job from standard input and runs it."""
     fields = json.load(sys.stdin)
     job = Job(**fields | {"server": tuple(fields["server"])})
     with closing(Generator(job)) as generator:

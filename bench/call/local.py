@@ -1,11 +1,10 @@
-"""`python -m bench call --engines local`: how many calls of real speech a machine carries with weights by
-pip.
+"""Measures how many calls of real speech a machine carries with weights by pip: `python -m bench call
+--engines local`.
 
-The server as it is served, Whisper tiny.en in one process for all agents and a Piper voice in another.
-Callers over SIP and RTP say what a recorded person says, the agent repeats what it understood. Steps of more
-and more calls, in turns with the bare asyncio agent under the same callers, until something gives: a decoder
-is waited for, the voice is late, the loop is, or somebody hears nothing.
-"""
+The unmodified server, Whisper tiny.en in one process for all agents and a Piper voice in another. Callers
+over SIP and RTP play recordings of a person, the agent repeats what it understood. Steps of more and more
+calls, in turns with the bare asyncio agent under the same callers, until a limit is exceeded: the wait for a
+decoder, the latency of the voice or of the event loop, or a missed answer."""
 
 from __future__ import annotations
 
@@ -24,14 +23,12 @@ from bench import report
 from bench.call.caller import Mode
 from bench.call.figures import (
     BROKEN_MS,
-    Figures,
     Window,
     above,
     counted,
     histogram_ms,
     loop_lag_ms,
     pacing,
-    percentiles,
     surroundings,
 )
 from bench.call.generator import Job
@@ -39,13 +36,14 @@ from bench.call.phases import measured
 from bench.call.processes import (
     ServerUnderTest,
     Target,
-    Usage,
     bare,
     before_others,
     nicer_to_us,
     serving,
     usage_by_module,
 )
+from bench.support.processes import Usage
+from mediaserver.benchmark.figures import Figures, percentiles
 from pipeline.engines.local_weights import WHISPER, whole_files
 
 STEPS: Final = (2, 6, 10, 14, 18, 24, 30)
@@ -53,10 +51,10 @@ STEP_S: Final = 20.0
 BARE_S: Final = 5.0
 
 WAIT_S: Final = 0.4
-"""No utterance waits longer for a decoder."""
+"""Seconds; an utterance that waits longer for a decoder breaks the step."""
 
 VOICE_MS: Final = 500.0
-"""The voice is late when a twentieth of its first sounds take longer."""
+"""Milliseconds; the voice is late when a twentieth of its first sounds take longer."""
 
 NUMBER: Final = "+14155550103"
 OTHER_NUMBER: Final = "+14155550104"
@@ -84,7 +82,8 @@ engine = "piper"
 
 
 def agents(threads: int) -> str:
-    """Two agents with the same engines, of which one is called: they share the processes."""
+    """Returns the settings of two agents with the same engines, of which one is called: they share the
+    processes."""
     model = whole_files(WHISPER)["model.bin"].parent
     ids = {
         NUMBER: "5d0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f33",
@@ -97,14 +96,14 @@ def agents(threads: int) -> str:
 
 @dataclass(slots=True)
 class Shares:
-    """What each of the server's programs has used between two moments."""
+    """CPU time and memory of each of the server's programs at two times."""
 
     pid: int
     before: Mapping[str, Usage]
     after: Mapping[str, Usage]
 
     def figures(self, calls: int, seconds: float) -> Figures:
-        """By program: CPU milliseconds for each second of a call, and resident MiB."""
+        """Returns CPU milliseconds per second of a call, and resident MiB, by program."""
         none = Usage(0.0, 0)
         return {
             name: {
@@ -126,13 +125,13 @@ def looked_at(shares: Shares) -> Iterator[None]:
 
 
 class Load:
-    """Calls of people against one target, each phase with numbers of its own."""
+    """Calls of people against one target; each phase has numbers of its own."""
 
     def __init__(self) -> None:
         self._number = 14_155_560_000
 
     def step(self, server: ServerUnderTest, floor: Target, calls: int, seconds: float) -> Figures:
-        """So many calls at once; `bare` of the figures are those of the bare agent just before."""
+        """Runs `calls` at once; `bare` of the figures are those of the bare agent just before."""
         bare_result, bare_window = measured(floor, self._job(floor, calls, min(seconds, BARE_S)))
         shares = Shares(server.process.pid, {}, {})
         result, window = measured(server, self._job(server, calls, seconds), beside=looked_at(shares))
@@ -159,7 +158,7 @@ class Load:
 
 
 def step_figures(result: Mapping[str, Any], window: Window, told: Sequence[Mapping[str, Any]]) -> Figures:
-    """The figures of calls at once; `told` are the server's own reports of them."""
+    """Returns the figures of calls at once; `told` are the server's own reports on these."""
     calls = result["calls"]
     latencies = [turn["latency"] for call in told for turn in call["turns"] if turn["latency"] is not None]
     waited, decodes = above(window.metrics, _WAITS, WAIT_S)
@@ -194,7 +193,7 @@ def step_figures(result: Mapping[str, Any], window: Window, told: Sequence[Mappi
 
 
 def broken(step: Figures) -> dict[str, float]:
-    """What gave in that step, by how many times its limit; {} where all held."""
+    """Returns the limits that the step exceeded, each with its factor; {} where all held."""
     found = {
         "decoder wait": (step["decoder_wait_ms"]["p100"] or 0.0) / (WAIT_S * 1000)
         if step["waited_too_long"]
@@ -207,7 +206,8 @@ def broken(step: Figures) -> dict[str, float]:
 
 
 def measure(steps: Sequence[int], seconds: float, *, threads: int) -> Figures:
-    """Everything, as results/call_local.json has it. The steps end with the second one that broke."""
+    """Returns all figures, as in results/call_local.json. The steps end with the second one that exceeded a
+    limit."""
     load_before, began = os.getloadavg(), time.monotonic()
     found: list[Figures] = []
     load = Load()
@@ -215,7 +215,7 @@ def measure(steps: Sequence[int], seconds: float, *, threads: int) -> Figures:
         directory = Path(scratch)
         with serving(directory, agents(threads)) as server, bare(directory) as floor:
             start_s = round(server.started_s, 1)
-            load.step(server, floor, 1, 4.0)  # what a process does for the first time
+            load.step(server, floor, 1, 4.0)  # first-time work of the processes
             for calls in steps:
                 click.echo(f"measuring: {calls} calls", err=True)
                 step = load.step(server, floor, calls, seconds)
@@ -234,7 +234,7 @@ def measure(steps: Sequence[int], seconds: float, *, threads: int) -> Figures:
 
 
 def carried(steps: Sequence[Figures]) -> int:
-    """The most calls at which everything held, and at every step before."""
+    """Returns the most calls at which all limits held, at every smaller step too."""
     most = 0
     for step in steps:
         if step["broken"]:
@@ -250,7 +250,7 @@ COLUMNS: Final = (
 
 
 def rows(figures: Figures) -> list[tuple[str, ...]]:
-    """A line for each step."""
+    """Returns a row per step."""
     return [
         (
             str(step["calls"]),
@@ -272,7 +272,7 @@ def rows(figures: Figures) -> list[tuple[str, ...]]:
 
 
 def run(*, short: bool, realtime: bool, threads: int) -> None:
-    """Measures, shows and saves."""
+    """Measures, prints and saves the figures."""
     steps, seconds = (STEPS[:3], STEP_S / 2) if short else (STEPS, STEP_S)
     with nicer_to_us(wanted=realtime), before_others(wanted=realtime):
         figures = measure(steps, seconds, threads=threads)
@@ -284,7 +284,7 @@ def run(*, short: bool, realtime: bool, threads: int) -> None:
 
 
 def _faults(told: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """In how many calls each fault was noted."""
+    """Returns in how many calls each fault was noted."""
     found: dict[str, int] = {}
     for call in told:
         for fault in {str(each["message"]) for each in (call["analysis"] or {}).get("faults", ())}:

@@ -1,8 +1,7 @@
-"""What the callers of `bench call --engines local` say: recordings of a person, as a telephone line has them.
+"""The recordings that the callers of `bench call --engines local` play: a person, with telephone bandwidth.
 
-Debian's `asterisk-core-sounds-en-wav`: one announcer, 8 kHz. Of its files those whose name has an odd SHA-1:
-the even ones are what recognisers are tuned on.
-"""
+From Debian's `asterisk-core-sounds-en-wav`: one announcer, 8 kHz. Files whose name has an odd SHA-1;
+recognisers were tuned on the even ones."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ _FADE: Final = 40
 
 @cache
 def utterances() -> tuple[tuple[bytes, ...], ...]:
-    """Frames of 20 ms in G.711 µ-law, the silence around the speech cut off. Raises ClickException where the
-    recordings are not installed."""
+    """Returns the utterances as frames of 20 ms in G.711 µ-law, without surrounding silence. Raises
+    ClickException where the recordings are not installed."""
     files = sorted(RECORDINGS.rglob("*.wav"))
     if not files:
         raise click.ClickException(f"no recordings in {RECORDINGS}: apt install asterisk-core-sounds-en-wav")
@@ -45,7 +44,7 @@ def _is_odd(path: Path) -> bool:
 
 
 def _spoken(path: Path) -> Pcm:
-    """Whole frames, from the first loud one to the last, whose end is faded out."""
+    """Returns whole frames, from the first loud one to the last, with a fade-out."""
     samples, rate_hz = read(path)
     whole: Pcm = samples[: len(samples) // _FRAME * _FRAME].copy()
     if rate_hz != 8000:

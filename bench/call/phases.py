@@ -1,4 +1,5 @@
-"""The phases of the benchmark: who calls whom, for how long, and what is read while they do."""
+"""The phases of the benchmark: runs the generator against a target, and reads the system's counters
+meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, Any, Final
 
 from bench.call.caller import Mode
-from bench.call.figures import BROKEN_MS, Figures, Window, set_up_figures, talk_figures
+from bench.call.figures import BROKEN_MS, Window, set_up_figures, talk_figures
 from bench.call.generator import Job
 from bench.call.processes import (
     MONOLOGUE_NUMBER,
@@ -21,27 +22,28 @@ from bench.call.processes import (
     ServerUnderTest,
     Target,
     machine_busy_ms,
-    usage_of,
 )
+from bench.support.processes import usage_of
+from mediaserver.benchmark.figures import Figures
 
 FAILED_SHARE: Final = 0.01
 SET_UP_LIMIT_MS: Final = 500.0
-"""A rate is kept up while no more than 1 % of its calls fail and 95 % are answered before T1 would have their
-INVITE sent again."""
+"""A rate is sustained while at most 1 % of its calls fail and 95 % are answered before T1 would have their
+INVITE retransmitted (milliseconds)."""
 
 ATTEMPTS: Final = 3
-"""How often a step of the sweep is tried before pacing counts as broken: others may use the machine too."""
+"""Tries of a step of the sweep until pacing counts as failed, since others may use the machine too."""
 
 _REPORTED_CALLS: Final = 60
-"""The most calls of a phase whose own latencies are asked for."""
+"""The most calls of a phase whose latencies are read from the API."""
 
 _WRITTEN_S: Final = 2.0
-"""What the server gets, after the last call, to write down what they came to."""
+"""Seconds that the server gets after the last call to write the outcomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """Sizes and durations of the phases."""
 
     calls: int = 30
     seconds: float = 30.0
@@ -68,8 +70,8 @@ class Phases:
         mode: Mode = Mode.SCRIPT,
         beside: Target | None = None,
     ) -> Figures:
-        """`calls` at once that talk for `seconds`; `bare` of the figures are those of `beside`, which has the
-        same calls just before."""
+        """Measures `calls` at once that talk for `seconds`; `bare` of the figures are those of `beside`,
+        which gets the same calls just before."""
         floor = {} if beside is None else {"bare": self.talk(beside, calls, seconds, mode=mode)}
         called = SCRIPT_NUMBER if mode is Mode.SCRIPT else MONOLOGUE_NUMBER
         job = self._job(target, called=called, calls=calls, seconds=seconds, mode=mode.value)
@@ -80,7 +82,7 @@ class Phases:
         return talk_figures(result, window, reports) | floor
 
     def set_up(self, target: Target) -> list[Figures]:
-        """Short calls at rising rates, until one is not kept up."""
+        """Measures short calls at rising rates, until one is not sustained."""
         steps: list[Figures] = []
         for rate in self._plan.rates:
             job = self._job(
@@ -93,7 +95,7 @@ class Phases:
         return steps
 
     def sweep(self, target: Target, beside: Target) -> list[Figures]:
-        """More and more calls, in turns with `beside`, until the target's pacing breaks."""
+        """Measures more and more calls, in turns with `beside`, until the target's pacing fails."""
         steps: list[Figures] = []
         for calls in self._plan.sweep:
             steps.append(self._step(target, calls, beside))
@@ -114,13 +116,13 @@ class Phases:
 
 
 def kept_up(step: Figures) -> bool:
-    """Whether the server kept up the rate of calls of that step."""
+    """Whether the server sustained the rate of that step."""
     p95 = step["set_up_ms"]["p95"]
     return step["failed"] <= FAILED_SHARE * step["calls"] and p95 is not None and p95 <= SET_UP_LIMIT_MS
 
 
 def paced(step: Figures) -> bool:
-    """Whether the server's packets came evenly, and all calls were up to the end of that step."""
+    """Whether the server's packets came evenly, and all calls were up at the end of that step."""
     deviation = step["gap_from_20_ms_p99"]
     return step["up_at_end"] == step["calls"] and deviation is not None and deviation <= BROKEN_MS
 
@@ -128,8 +130,8 @@ def paced(step: Figures) -> bool:
 def measured(
     target: Target, job: Job, *, beside: AbstractContextManager[None] | None = None
 ) -> tuple[dict[str, Any], Window]:
-    """Has the generator do `job`, and reads what the system counts between its `begin` and its `end`; this
-    is also when `beside` is entered and left."""
+    """Runs the generator with `job`, and reads the system's counters between its `begin` and `end`, during
+    which `beside` is entered."""
     idle = target.usage()
     metrics = _metrics(target)
     with _generator(job) as (process, lines):

@@ -1,4 +1,5 @@
-"""The processes: a server on free ports with a scratch data directory, and what the system says of it."""
+"""Starts the processes of `bench call`: a server on free ports with a scratch data directory. Reads their CPU
+time and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 import click
 
 from bench.support.ports import free_port
+from bench.support.processes import Usage, command_of, module_of, tree, usage_of
 
 KEY: Final = "bench-calls-key"
 SCRIPT_NUMBER: Final = "+14155550101"
@@ -27,7 +28,6 @@ ENDPOINT_MS: Final = 500
 BARGE_IN_MS: Final = 240
 
 _TICK_MS: Final = 1000 / os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _READY_TIMEOUT_S: Final = 120.0
 _BEFORE_OTHERS: Final = -15
 
@@ -92,14 +92,6 @@ engine = "bench"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a process and its children have used: CPU milliseconds since their start, resident bytes now."""
-
-    cpu_ms: float
-    rss: int
-
-
 class Target:
     """A process that answers calls at `address`; ended by `close`."""
 
@@ -112,11 +104,11 @@ class Target:
             )
 
     def usage(self) -> Usage:
-        """Of the whole tree of processes."""
+        """Returns the usage of the whole process tree."""
         return usage_of(self.process.pid)
 
     def close(self) -> None:
-        """Asks it to end, and insists."""
+        """Sends SIGTERM, and SIGKILL after 10 s."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -136,14 +128,14 @@ class MediaServer(Target):
         self.http = http
 
     def get(self, path: str) -> Any:
-        """The body of a GET: JSON, or text. Raises URLError."""
+        """Returns the body of a GET as JSON, or as text for /metrics. Raises URLError."""
         request = Request(f"http://127.0.0.1:{self.http}{path}", headers={"Authorization": f"Bearer {KEY}"})
         with urlopen(request, timeout=10) as answer:
             text = answer.read().decode()
         return text if path == "/metrics" else json.loads(text)
 
     def reports(self, count: int) -> Iterator[dict[str, Any]]:
-        """The newest `count` calls, each with everything that the API tells of it."""
+        """Yields the API's reports on the newest `count` calls."""
         cursor = ""
         while count > 0:
             page = self.get(f"/api/v1/calls?limit=100&cursor={cursor}")
@@ -156,7 +148,8 @@ class MediaServer(Target):
 
 
 class ServerUnderTest(MediaServer):
-    """The real server with stub engines. `started_s`: from its start to the first 200 of /readyz."""
+    """The unmodified server with stub engines. `started_s`: seconds from its start to the first 200 of
+    /readyz."""
 
     def __init__(self, directory: Path, more: str = "") -> None:
         http, sip = free_port(), free_port()
@@ -184,7 +177,8 @@ class ServerUnderTest(MediaServer):
 
 
 def wait_ready(target: Target, url: str) -> None:
-    """Returns when `url` says so. Raises RuntimeError with the server's last words when it does not."""
+    """Returns when `url` answers 200. Raises RuntimeError with the end of the server's log when it does
+    not."""
     end = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < end:
         if target.process.poll() is not None:
@@ -201,7 +195,7 @@ def wait_ready(target: Target, url: str) -> None:
 
 @contextmanager
 def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
-    """The real server, ended with the block; `more` is added to its configuration."""
+    """Runs the unmodified server for the length of the block; `more` is added to its configuration."""
     server = ServerUnderTest(directory, more)
     try:
         yield server
@@ -211,7 +205,7 @@ def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
 
 @contextmanager
 def bare(directory: Path) -> Iterator[Target]:
-    """The bare asyncio agent, ended with the block."""
+    """Runs the bare asyncio agent for the length of the block."""
     port = free_port()
     command = [sys.executable, "-m", "bench.call.bare", str(port)]
     target = Target(command, ("127.0.0.1", port), directory / "bare.log")
@@ -224,8 +218,9 @@ def bare(directory: Path) -> Iterator[Target]:
 
 @contextmanager
 def nicer_to_us(*, wanted: bool) -> Iterator[None]:
-    """The same for those started meanwhile that stay ordinary: a server's helpers leave SCHED_RR to it. By
-    niceness, of the session too where the kernel groups by it: of SCHED_RR all together get 95 %."""
+    """Raises the priority, by niceness, of processes that leave SCHED_RR for ordinary scheduling, such as a
+    server's helpers; that of the session too where the kernel groups by sessions, since all SCHED_RR
+    processes together get at most 95 %. Does nothing unless `wanted`."""
     if not wanted:
         yield
         return
@@ -246,9 +241,9 @@ def nicer_to_us(*, wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def before_others(*, wanted: bool) -> Iterator[None]:
-    """Puts this process and all that it starts meanwhile before ordinary programs, so that a machine that
-    others use measures like one of our own; nothing where it is not `wanted`. Raises ClickException where it
-    is not permitted."""
+    """Runs this process and those that it starts meanwhile before ordinary programs (SCHED_RR), so that a
+    shared machine measures like an exclusive one; does nothing unless `wanted`. Raises ClickException where
+    it is not permitted."""
     if not wanted:
         yield
         return
@@ -262,45 +257,19 @@ def before_others(*, wanted: bool) -> Iterator[None]:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def usage_of(pid: int, *, whole_tree: bool = True) -> Usage:
-    """CPU and memory of `pid` and, of the `whole_tree`, of all its descendants that live."""
-    cpu_ms, rss = 0.0, 0
-    for each in _tree(pid) if whole_tree else (pid,):
-        try:
-            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        cpu_ms += (int(fields[11]) + int(fields[12])) * _TICK_MS
-        rss += int(fields[21]) * _PAGE
-    return Usage(cpu_ms, rss)
-
-
 def usage_by_module(pid: int) -> dict[str, Usage]:
-    """The same by what the processes run: the last two parts of the name after `-m`."""
+    """Returns the usage by the module that each process runs: the last two parts of the name after `-m`."""
     found: dict[str, Usage] = {}
-    for each in _tree(pid):
-        try:
-            words = Path(f"/proc/{each}/cmdline").read_bytes().decode().split("\0")
-        except OSError:
+    for each in tree(pid):
+        if not (words := command_of(each)):
             continue
-        name = ".".join(words[words.index("-m") + 1].split(".")[-2:]) if "-m" in words else words[0]
+        name = ".".join(module_of(each).split(".")[-2:]) or words[0]
         own, before = usage_of(each, whole_tree=False), found.get(name, Usage(0.0, 0))
         found[name] = Usage(before.cpu_ms + own.cpu_ms, before.rss + own.rss)
     return found
 
 
 def machine_busy_ms() -> float:
-    """CPU time that the whole machine has spent on anything, all cores together; stolen time counts."""
+    """Returns the CPU time that the machine has spent on all programs, over all cores; stolen time counts."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return (sum(fields[:8]) - fields[3] - fields[4]) * _TICK_MS
-
-
-def _tree(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [child for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:
-        return
-    for child in children:
-        yield from _tree(int(child))

@@ -1,4 +1,4 @@
-"""The figures of `bench call` as a table beside what is to be reached, and as pictures."""
+"""Shows the figures of `bench call` as tables beside their targets, and as pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("what", "target", "reached", "bare asyncio", "")
 
 
 def rows(figures: Figures) -> list[Row]:
-    """What, target, reached, the bare agent's figure beside it, and whether the target is met."""
+    """Returns name, target, measured value, the bare agent's value, and whether the target is met."""
     one, many, always = figures["one"], figures["many"], figures["many_always"]
     n = many["calls"]
     found = [
@@ -40,7 +40,7 @@ def rows(figures: Figures) -> list[Row]:
 
 
 def show(figures: Figures) -> None:
-    """The tables, on the terminal."""
+    """Prints the tables on the terminal."""
     report.show("Calls over SIP and RTP, engines at 0 ms", COLUMNS, rows(figures))
     phases = _phases(figures)
     report.show("Milliseconds that a caller waits", _LATENCY, [_latency(*each) for each in phases])
@@ -50,7 +50,7 @@ def show(figures: Figures) -> None:
 
 
 def draw(figures: Figures) -> list[Path]:
-    """The pictures under results/."""
+    """Draws the pictures under results/ and returns their paths."""
     if len(figures.get("sweep", ())) < 2:
         return []
     steps = figures["sweep"]
@@ -60,16 +60,7 @@ def draw(figures: Figures) -> list[Path]:
         "framework part of voice-to-voice, p95": [step["framework_ms"]["p95"] or 0.0 for step in steps],
         "framework part of voice-to-voice, p50": [step["framework_ms"]["p50"] or 0.0 for step in steps],
     }
-    cost = {
-        "server, ms of CPU per call-second": [step["cpu_ms_per_call_second"] for step in steps],
-        "bare asyncio agent, in turns": [step["bare"]["cpu_ms_per_call_second"] for step in steps],
-    }
-    return [
-        report.lines("call", "Calls at once", calls, pacing, labels=("calls", "ms")),
-        report.lines(
-            "call_cpu", "Cost of a call", calls, cost, labels=("calls", "ms of CPU per call-second")
-        ),
-    ]
+    return [report.lines("call", "Calls at once", calls, pacing, labels=("calls", "ms"))]
 
 
 _LATENCY = ("phase", "turns", "v2v p50", "p95", "p99", "ours p50", "p95", "p99", "barge-in", "server's")

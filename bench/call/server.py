@@ -63,7 +63,7 @@ class Listened:
         """Nothing is held."""
 
 
-class Ears(Stub):
+class Recognizer(Stub):
     """The recogniser."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listened:
@@ -140,7 +140,7 @@ def tone(seconds: float) -> Pcm:
 
 def register() -> None:
     """Makes the stubs known to the server."""
-    registry.register("stt", "bench", lambda settings: Ears())
+    registry.register("stt", "bench", lambda settings: Recognizer())
     registry.register("tts", "bench", lambda settings: Voice())
     registry.register("agent", "script", TalkingAgent)
 

@@ -1,5 +1,5 @@
-"""The caller's signalling: one SIP call over UDP with no SIP library, so that the generator shares no mistake
-with the server. It says as little as RFC 3261 lets a caller say."""
+"""The caller's signalling: one SIP call over UDP, independent of the server's SIP stack, so that the
+generator shares no bug with it. It sends the minimum that RFC 3261 demands of a caller."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 
 T1_NS: Final = 500_000_000
 GIVE_UP_NS: Final = 8_000_000_000
-"""A caller that has waited so long for a final answer counts the call as failed."""
+"""Nanoseconds after which a call without a final response counts as failed."""
 
 PCMU: Final = "0 PCMU/8000"
 OPUS: Final = "111 opus/48000/2"
-"""What a caller offers, as `a=rtpmap` says it; beside it the `events` of keys, where they are pressed."""
+"""Codecs that a caller offers, as in `a=rtpmap`; the `events` of DTMF are offered beside these."""
 
 Address = tuple[str, int]
 
 
 class LineState(Enum):
-    """Where a call is."""
+    """State of a generator's call."""
 
     CALLING = auto()
     TALKING = auto()
@@ -29,8 +29,8 @@ class LineState(Enum):
 
 
 class Line:
-    """One call to `server` from `contact` (host and port of the generator's socket). `receive` says what to
-    send back; `overdue` what to send again."""
+    """One call to `server` from `contact` (host and port of the generator's socket). `receive` returns the
+    response to a message; `overdue` the message to retransmit."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Line:
         self.reason = ""
         self.invited_ns = self.answered_ns = self.refused_ns = self.left_ns = self.ended_ns = 0
         self.retry_after_s = 0
-        """What the server asked for with its refusal; 0: it did not."""
+        """Seconds of the refusal's Retry-After; 0 without one."""
         self.retransmissions = 0
         self._contact = contact
         self._target = self._uri = f"sip:{called}@{server[0]}:{server[1]}"
@@ -60,7 +60,7 @@ class Line:
         self._resend_ns = self._wait_ns = 0
 
     def invite(self, media: Address, now_ns: int) -> bytes:
-        """The INVITE; `media` is where the caller listens."""
+        """Returns the INVITE; `media` is the caller's RTP address."""
         host, port = media
         types = " ".join(each.partition(" ")[0] for each in self._formats)
         body = (
@@ -73,14 +73,14 @@ class Line:
         return self._first(self._request("INVITE", 1, body), now_ns)
 
     def leave(self, now_ns: int) -> bytes:
-        """The BYE, or nothing where there is no call."""
+        """Returns the BYE, b"" where there is no call."""
         if self.state is not LineState.TALKING:
             return b""
         self.state, self.left_ns = LineState.LEAVING, now_ns
         return self._first(self._request("BYE", 2), now_ns)
 
     def receive(self, message: str, now_ns: int) -> bytes:
-        """What a message of the server's is answered with."""
+        """Returns the answer to a message of the server."""
         start = message.partition("\r\n")[0]
         if not start.startswith("SIP/2.0 "):
             return self._answer(message, start.partition(" ")[0], now_ns)
@@ -96,7 +96,7 @@ class Line:
         return b""
 
     def overdue(self, now_ns: int) -> bytes:
-        """What has to be sent again; a call that was waited for too long has failed."""
+        """Returns the message to retransmit; fails a call that has waited too long."""
         if not self._wait_ns and self.state is not LineState.CALLING:
             return b""
         began = self.left_ns or self.invited_ns
@@ -161,7 +161,7 @@ _COPIED: Final = re.compile(r"(Via|From|To|Call-ID|CSeq):", re.IGNORECASE)
 
 
 def call_id_of(message: str) -> str:
-    """Which call a message is of."""
+    """Returns the Call-ID of a message."""
     return _header(message, "Call-ID")
 
 

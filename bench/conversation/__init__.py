@@ -1,1 +1,1 @@
-"""Turn-taking measured on scripted callers."""
+"""Measures turn-taking with scripted callers."""

@@ -1,8 +1,8 @@
-"""`python -m bench conversation`: eighteen scenarios of turn-taking, measured from what was on the wire.
+"""Measures eighteen scenarios of turn-taking from the audio on the wire: `python -m bench conversation`.
 
 Scripted callers with exact ground truth talk to the session on a virtual clock, thousands of calls in a few
-minutes, and to a running server over SIP and RTP; a VAD-only conversation has the same calls. What the
-figures mean is in bench/README.md."""
+minutes, and to a running server over SIP and RTP; a VAD-only conversation gets the same calls.
+bench/README.md explains the figures."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from bench.conversation.wire import CODECS_OFFERED, Call
 CALLS: Final = 300
 SHORT_CALLS: Final = 12
 LEAST_CALLS: Final = 60
-"""Of a scenario, however many make up a rate together."""
+"""The least calls of a scenario, where several scenarios share a rate."""
 
 WIRE_CALLS: Final = 6
-"""Of every scenario over SIP and RTP, in each codec."""
+"""Calls of every scenario over SIP and RTP, in each codec."""
 
 WIRE_CALLS_OF: Final[Mapping[str, int]] = MappingProxyType({"response": 100, "loss": 100, "in noise": 20})
-"""More, by metric. A p95 is a row of the table: of 30 calls it rests on two, and one in forty answers comes
-half a second late because a lost syllable left the end of the turn in doubt; of 100 it rests on five. In
-noise a frame more or less decides whether an answer comes at once or half a second later, in Opus for a third
-of the answers: the median of what a few calls differ by is one of those steps."""
+"""Calls over SIP and RTP by metric, where more are needed. A p95 is a row of the table: of 30 calls it rests
+on two, and one in forty answers comes half a second late because a lost syllable left the end of the turn in
+doubt; of 100 it rests on five. In noise one frame more or less decides whether an answer comes at once or
+half a second later, in Opus for a third of the answers, so that the median of a few calls jumps by such a
+step."""
 
 _BATCH: Final = 25
 
@@ -51,46 +52,46 @@ _books: list[Phrasebook] = []
 
 
 def phrasebook() -> Phrasebook:
-    """Made once for all processes."""
+    """Returns the phrases with their speech, made once for all processes."""
     if not _books:
         _books.append(Phrasebook(PHRASES))
     return _books[0]
 
 
 def _adopt(book: Phrasebook, read: Sound) -> None:
-    """At the start of a process: the same call sounds the same in each, over SIP and RTP and on the virtual
-    clock."""
+    """Initialises a process with the phrases, so that a call sounds the same in every process, over SIP and
+    RTP and on the virtual clock."""
     _books[:] = [book]
     adopt(read)
 
 
 def script(name: str, seed: int) -> Script:
-    """Call number `seed` of a scenario."""
+    """Returns the script of call number `seed` of a scenario."""
     return SCENARIOS[name].make(Dice(phrasebook(), name, seed))
 
 
 def call(name: str, seed: int, *, codec: str = "pcmu", vad_only: bool = False) -> tuple[Taped, Outcome]:
-    """One call on the virtual clock, and what came of it."""
+    """Runs one call on the virtual clock; returns the recording and the outcome."""
     played = script(name, seed)
     taped = converse(played, seed, codec=codec, vad_only=vad_only)
     return taped, outcome(played, taped)
 
 
 def calls(name: str, seeds: Sequence[int], *, codec: str = "pcmu", vad_only: bool = False) -> list[Outcome]:
-    """Several."""
-    logging.disable(logging.ERROR)  # broken engines are meant to be
+    """Runs several calls on the virtual clock; returns the outcomes."""
+    logging.disable(logging.ERROR)  # some engines are made to fail
     return [call(name, seed, codec=codec, vad_only=vad_only)[1] for seed in seeds]
 
 
 def share(name: str, count: int) -> int:
-    """How many of the `count` calls of a rate fall to this scenario."""
+    """Returns how many of a rate's `count` calls this scenario gets."""
     metric = SCENARIOS[name].metric
     beside = sum(scenario.metric == metric for scenario in SCENARIOS.values())
     return max(-(-count // beside), min(count, LEAST_CALLS))
 
 
 def processes() -> ProcessPoolExecutor:
-    """One for each core, which all say the same with the same voices."""
+    """Returns a pool of one process per core, all with the same voices."""
     return ProcessPoolExecutor(
         len(os.sched_getaffinity(0)),
         mp_context=get_context("spawn"),
@@ -100,7 +101,7 @@ def processes() -> ProcessPoolExecutor:
 
 
 def measure(names: Sequence[str], count: int) -> dict[str, Any]:
-    """Every scenario, with the session and with the baseline."""
+    """Measures every scenario, with the session and with the baseline."""
     figures: dict[str, Any] = {"calls": count, "session": {}, "vad_only": {}, "first_bad": {}}
     with processes() as pool:
         for name in names:
@@ -122,7 +123,7 @@ def measure(names: Sequence[str], count: int) -> dict[str, Any]:
 
 
 def wire(count: int, names: Sequence[str], *, realtime: bool = False) -> list[dict[str, Any]]:
-    """Scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
+    """Measures scenarios over SIP and RTP, in both codecs, beside the same calls on the virtual clock."""
     more = WIRE_CALLS_OF if count > 1 else {}
     of = {name: max(count, more.get(SCENARIOS[name].metric, 0)) for name in names}
     most = max(of.values())
@@ -150,7 +151,7 @@ def wire(count: int, names: Sequence[str], *, realtime: bool = False) -> list[di
 
 
 def pictures(names: Sequence[str]) -> Mapping[str, str]:
-    """One of each scenario, the first call."""
+    """Draws the first call of each scenario."""
     drawn = {}
     for name in names:
         taped, found = call(name, 0)

@@ -1,7 +1,7 @@
-"""How much of the agent's text was heard, when, and how loud: its own samples looked for in the recording.
+"""Finds which samples of the agent's text were heard, when, and how loud.
 
-A text may be lowered, held and taken up again at a word that was cut; frames are compared whatever their
-level, and after a silence looked for anew."""
+A text may be lowered, paused and continued from a cut word; frames are compared whatever their level, and
+searched again after a silence."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pipeline.audio import Pcm
 
 LOWERED: Final = 10 ** (-10 / 20)
 TAIL_S: Final = 0.4
-"""The end of a text that has to be found in the recording for the text to have been finished."""
+"""Seconds at the end of a text that must be in the recording for the text to count as finished."""
 
 FRAME_S: Final = FRAME / RATE_HZ
 _ALIKE: Final = 0.5
-_SAME: Final = 0.8  # of what is looked for anew: the answer has other words in the same voice
-_LOST: Final = 4  # frames in a row that should be heard and are not: the text was stopped, or held
-_AGAIN_S: Final = 0.9  # how far back a text is taken up, or on: no word is longer, and no pause within it
-_PROBE_S: Final = 0.2  # of what is heard after a silence, to know it by
+_SAME: Final = 0.8  # for a search after a silence: the answer has other words in the same voice
+_LOST: Final = 4  # missing frames in a row after which the text was stopped, or paused
+_AGAIN_S: Final = 0.9  # how far back or on a text may continue: no word is longer, and no pause in one
+_PROBE_S: Final = 0.2  # length of the sample that is searched after a silence
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """20 ms of a text that were heard: from sample `first` of it, at second `at_s` of the recording, `gain`
+    """20 ms of a text that were heard: sample `first` of the text, at second `at_s` of the recording, `gain`
     times as loud."""
 
     first: int
@@ -39,13 +39,13 @@ class Piece:
 
     @property
     def until_s(self) -> float:
-        """Where it ends in the recording."""
+        """Returns where the piece ends in the recording, in seconds."""
         return self.at_s + FRAME_S
 
 
 def followed(sound: Sound, heard: Pcm, begins_s: float | None = None) -> list[Piece]:
-    """What was heard of `sound`, in order. `begins_s`: about where it begins; None: it is the recording's
-    first. Frames too soft to be heard are left out."""
+    """Returns the heard pieces of `sound`, in order. `begins_s`: about where it begins; None: the first in
+    the recording. Frames too soft to be heard are left out."""
     first_s = 0.0 if begins_s is None else max(0.0, begins_s - 0.1)
     search = slice(round(first_s * RATE_HZ), round((first_s + (6.0 if begins_s is None else 1.0)) * RATE_HZ))
     start = search.start + best_place(sound.samples[: RATE_HZ // 2], heard[search])
@@ -59,7 +59,8 @@ def followed(sound: Sound, heard: Pcm, begins_s: float | None = None) -> list[Pi
 
 
 def _in_one_go(sound: Sound, heard: Pcm, first: int, shift: int) -> list[Piece]:
-    """From sample `first` on, which lies `shift` later in the recording, until it is not there any more."""
+    """Returns the pieces from sample `first` on, `shift` samples later in the recording, until frames are
+    missing."""
     found: list[Piece] = []
     lost = 0
     for place in range(first, sound.samples.size - FRAME, FRAME):
@@ -80,7 +81,7 @@ def _in_one_go(sound: Sound, heard: Pcm, first: int, shift: int) -> list[Piece]:
 
 
 def _taken_up(sound: Sound, heard: Pcm, last: Piece) -> tuple[int, int | None]:
-    """Where the text goes on after `last`: sample, and how much later it lies; None where it does not."""
+    """Returns the sample at which the text continues after `last`, and its shift; None where it does not."""
     size = round(_PROBE_S * RATE_HZ)
     from_at = round(last.until_s * RATE_HZ) + _LOST * FRAME
     frames = heard[from_at:][: (heard.size - from_at) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
@@ -100,7 +101,7 @@ def _taken_up(sound: Sound, heard: Pcm, last: Piece) -> tuple[int, int | None]:
 
 
 def completed(sound: Sound, heard: Pcm) -> bool:
-    """The end of `sound` was heard."""
+    """Whether the end of `sound` was heard."""
     tail = sound.samples[-round(TAIL_S * RATE_HZ) :].astype(np.float64)
     at = best_place(tail, heard)
     there = heard[at : at + tail.size].astype(np.float64)
@@ -108,7 +109,7 @@ def completed(sound: Sound, heard: Pcm) -> bool:
 
 
 def best_place(piece: Any, within: Pcm) -> int:
-    """Where `piece` fits best, whatever its level."""
+    """Returns where `piece` fits best, whatever its level."""
     wanted = np.asarray(piece, np.float64)
     there = within.astype(np.float64)
     size = 1 << (there.size + wanted.size).bit_length()
@@ -124,26 +125,26 @@ def _alike(one: Any, other: Any) -> float:
     return float(one @ other) / (float(np.linalg.norm(one) * np.linalg.norm(other)) + 1e-9)
 
 
-# What it means ----------------------------------------------------------------------------------------------
+# Figures ----------------------------------------------------------------------------------------------------
 
 
 def samples_heard(pieces: Sequence[Piece]) -> int:
-    """How far into the text they got."""
+    """Returns how many samples of the text were reached."""
     return max((piece.first + FRAME for piece in pieces), default=0)
 
 
 def silent_from_s(pieces: Sequence[Piece]) -> float:
-    """Where the last of it was heard."""
+    """Returns where the last piece was heard, in seconds."""
     return max((piece.until_s for piece in pieces), default=0.0)
 
 
 def lowered_from_s(pieces: Sequence[Piece]) -> float:
-    """From where on it was 10 dB lower than it should be, or gone, for good."""
+    """Returns from where on the text was 10 dB lower than it should be, or silent, to its end."""
     return max((piece.until_s for piece in pieces if piece.gain > LOWERED), default=0.0)
 
 
 def longest_hush_s(pieces: Sequence[Piece]) -> float:
-    """The longest silence within it that is not its own; 0 if there was none."""
+    """Returns the longest silence in the heard text that the text itself does not have; 0 for none."""
     return max(
         (
             later.at_s - piece.until_s

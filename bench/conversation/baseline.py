@@ -1,7 +1,7 @@
-"""What everybody builds first, for comparison: a voice detector, a fixed silence, an immediate stop.
+"""The usual first design, for comparison: voice detector, fixed silence, immediate stop.
 
-Same leg, same models, same budgets, same detector; the turn ends 500 ms after the voice, then the recogniser,
-the agent and the voice are asked one after the other, and any 200 ms of sound over the agent stop it."""
+Same leg, models, budgets and detector; the turn ends 500 ms after the voice, then recogniser, agent and voice
+are called one after the other, and any 200 ms of sound over the agent stop it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAME_S: Final = 0.02
 
 
 class VadOnly:
-    """One conversation; a leg's listener and source in one."""
+    """One VAD-only conversation: the listener and source of a leg in one."""
 
     def __init__(self, leg: Leg, agent: Conversation, stt: SpeechToText, tts: TextToSpeech) -> None:
         self._leg, self._agent, self._stt, self._tts = leg, agent, stt, tts
@@ -39,7 +39,7 @@ class VadOnly:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Until the leg ends."""
+        """Runs until the leg ends."""
         self._leg.attach(self, self)
         self._start(self._respond(CallOpened()))
         await self._over
@@ -49,7 +49,7 @@ class VadOnly:
     # The leg ------------------------------------------------------------------------------------------------
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """See `pipeline.leg.LegListener`."""
+        """Takes a frame, ends the turn after `SILENCE_S`, stops the agent after `VOICE_S` of sound."""
         voiced = self._vad.push(frame).voiced
         if self._listening is not None:
             self._listening.push(frame)
@@ -71,29 +71,29 @@ class VadOnly:
                 self._start(self._answer(listening))
 
     def digit_received(self, digit: str, now: float) -> None:
-        """Keys end with #."""
+        """Collects DTMF digits; # ends them."""
         if digit == "#":
             self._start(self._respond(UserKeyed(self._keys)))
         else:
             self._keys += digit
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """The end."""
+        """Ends the conversation."""
         if not self._over.done():
             self._over.set_result(None)
 
     def read(self) -> Pcm | None:
-        """See `pipeline.leg.AudioSource`."""
+        """Returns the next frame of the answer, None without one."""
         if self._queue.size < self._n:
             return None
         frame, self._queue = self._queue[: self._n], self._queue[self._n :]
         return frame
 
     def sent(self, now: float) -> None:
-        """Nothing is counted."""
+        """Does nothing; part of `AudioSource`."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """See `pipeline.leg.AudioSource`."""
+        """Keeps the callback that wakes the leg."""
         self._wake = wake
 
     # The answer ---------------------------------------------------------------------------------------------

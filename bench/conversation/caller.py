@@ -1,4 +1,4 @@
-"""A scripted caller: what they say and when, decided by nothing but what they hear; and what was on the wire.
+"""A scripted caller, whose cues depend only on the audio that it hears, and the recording of the call.
 
 The same caller talks to a session on a virtual clock and to a server over RTP."""
 
@@ -17,38 +17,38 @@ from pipeline.audio import Pcm
 
 FRAME: Final = RATE_HZ // 50
 LOUD: Final = 120.0
-"""RMS of a frame of the agent's that counts as sound: -49 dBov."""
+"""RMS above which a frame of the agent counts as sound: -49 dBov."""
 
 SILENT: Final = 12
-"""No sample of a frame of silence is louder, whatever the codec makes of it: -69 dBov."""
+"""Largest sample of a frame of silence, in any codec: -69 dBov."""
 
 PAUSE_FRAMES: Final = 15
-"""Within words nobody pauses longer than 0.3 s, and no answer follows sooner."""
+"""Frames; no voice pauses longer within words, and no answer follows sooner."""
 
 QUIET_S: Final = 0.7
-"""The agent has finished when nothing was heard for so long: no voice pauses that long within a sentence."""
+"""Seconds of silence after which the agent has finished: no voice pauses that long within a sentence."""
 
 
 class Anchor(Enum):
-    """What a cue's delay counts from."""
+    """The event from which a cue's delay counts."""
 
     AGENT_BEGAN = auto()  # the agent's first sound of the call
-    AGENT_DONE = auto()  # the agent has said something since the last cue, and is silent
+    AGENT_DONE = auto()  # the agent has spoken since the last cue, and is silent
     AGENT_AGAIN = auto()  # the agent's first sound after the last cue
-    CUE_ENDED = auto()  # the end of the cue before
+    CUE_ENDED = auto()  # the end of the previous cue
 
 
 class Ending(Enum):
-    """When the caller hangs up, once all cues are through."""
+    """When the caller hangs up, after the last cue."""
 
-    ANSWERED = auto()  # something new was heard after the last cue
-    FINISHED = auto()  # and the agent is done
-    NEVER = auto()  # it is for the agent to do
+    ANSWERED = auto()  # new sound was heard after the last cue
+    FINISHED = auto()  # as ANSWERED, and the agent has finished
+    NEVER = auto()  # the agent hangs up
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """The caller does something: says `sound`, or presses `keys`."""
+    """An action of the caller: says `sound`, or presses `keys`."""
 
     anchor: Anchor
     delay_s: float
@@ -58,24 +58,24 @@ class Cue:
 
 @dataclass(slots=True)
 class Truth:
-    """What has been said and when, on the clock of both sides; the recogniser's stand-in reads it."""
+    """The words spoken with their times, on the clock of both sides; the recogniser's stub reads it."""
 
     words: list[tuple[str, float, float, float]] = field(default_factory=list)
 
     def add(self, sound: Sound, at: float) -> None:
-        """`sound` begins at the moment `at`."""
+        """Adds the words of `sound`, which begins at `at`."""
         self.words += [
             (word.text, at + word.start_s, at + word.end_s, sound.confidence) for word in sound.words
         ]
 
     def between(self, since: float, until: float) -> list[tuple[str, float]]:
-        """Words that began after `since` and had ended by `until`, each with its confidence."""
+        """Returns words that began after `since` and ended by `until`, each with its confidence."""
         return [(text, sure) for text, start, end, sure in self.words if start >= since and end <= until]
 
 
 @dataclass(slots=True)
 class Placed:
-    """Where a cue came to lie, in seconds of the recording."""
+    """Position of a cue, in seconds of the recording."""
 
     cue: Cue
     start_s: float
@@ -83,8 +83,8 @@ class Placed:
 
 
 class Caller:
-    """Asked for a frame every 20 ms and told of every one that arrives. Times are seconds since the call was
-    up; `origin` is that moment on the clock of `truth`."""
+    """Makes a frame every 20 ms and takes every received one. Times are seconds since the answer; `origin` is
+    the time of the answer on the clock of `truth`."""
 
     def __init__(self, cues: tuple[Cue, ...], truth: Truth, *, origin: float) -> None:
         self.placed: list[Placed] = []
@@ -93,7 +93,7 @@ class Caller:
         self.began_s: float | None = None
         self.last_loud_s = 0.0
         self.onset_s = 0.0
-        """When the agent's present, or last, stretch of sound began."""
+        """When the agent's current, or last, stretch of sound began."""
         self.background: Pcm | None = None
         self.echo: Echo | None = None
         self._cues = list(cues)
@@ -103,13 +103,13 @@ class Caller:
         self._frames = 0
         self._keys: list[tuple[float, str]] = []
         self._noise_from_s = 0.0
-        """The background begins anew with the agent's first sound and with every cue: the same call has the
-        same noise under the same words, however fast it was answered."""
+        """The background restarts with the agent's first sound and with every cue: the same call has the same
+        noise under the same words, however fast it was answered."""
 
-    # What is heard ------------------------------------------------------------------------------------------
+    # Received audio -----------------------------------------------------------------------------------------
 
     def hears(self, frame: Pcm, now_s: float, *, place_s: float | None = None) -> None:
-        """A frame of the agent's arrived. `place_s`: where it belongs by its timestamp, free of jitter."""
+        """Takes a frame of the agent. `place_s`: its time by RTP timestamp, without jitter."""
         self.heard.append((now_s if place_s is None else place_s, frame))
         if float(np.sqrt(np.mean(frame.astype(np.float32) ** 2))) < LOUD:
             return
@@ -119,10 +119,10 @@ class Caller:
             self.onset_s = now_s
         self.last_loud_s = now_s
 
-    # What is sent -------------------------------------------------------------------------------------------
+    # Sent audio ---------------------------------------------------------------------------------------------
 
     def frame(self, now_s: float) -> Pcm:
-        """The next 20 ms, spoken from `now_s` on."""
+        """Returns the next 20 ms, spoken from `now_s` on."""
         self._begin_cue(now_s)
         frame = np.zeros(FRAME, np.float64)
         current = self._current
@@ -142,19 +142,19 @@ class Caller:
         return self.sent[-1]
 
     def pressed(self, now_s: float) -> str:
-        """The key that is due now, "" for none."""
+        """Returns the key that is due now, "" for none."""
         if self._keys and self._keys[0][0] <= now_s:
             return self._keys.pop(0)[1]
         return ""
 
     def finished(self, now_s: float, ending: Ending, limit_s: float) -> bool:
-        """The caller has nothing left to wait for."""
+        """Whether the caller has nothing left to wait for."""
         if now_s > limit_s:
             return True
         if ending is Ending.NEVER or self._cues or self._current is not None or self._keys:
             return False
         if not self.placed and now_s < limit_s / 2:
-            return False  # it is the agent's call
+            return False  # the agent speaks first
         end_s = self.placed[-1].end_s if self.placed else 0.0
         silent_s = now_s - self.last_loud_s
         if ending is Ending.ANSWERED:
@@ -188,7 +188,7 @@ class Caller:
         return self.last_loud_s + QUIET_S if self.last_loud_s > ended_s else None
 
     def _echoed(self, echo: Echo, now_s: float) -> npt.NDArray[np.float64]:
-        """What comes back of the agent's voice within the 20 ms from `now_s` on."""
+        """Returns the echo of the agent's voice within the 20 ms from `now_s` on."""
         size = FRAME + echo.taps.size - 1
         from_s = now_s - echo.delay_s - (echo.taps.size - 1) / RATE_HZ
         far = np.zeros(size)
@@ -203,9 +203,9 @@ class Caller:
 
 
 def recording(heard: list[tuple[float, Pcm]], seconds: float) -> Pcm:
-    """What was heard, laid where it arrived; frames that came in a bunch follow each other, also across a
-    short pause. What follows a longer silence begins when it came: its first packet may be ahead of the
-    sender's clock."""
+    """Returns the heard frames at their arrival times. Frames that arrive in a burst follow each other, also
+    across a short pause. After a longer silence a frame begins when it arrived, since its packet may be ahead
+    of the sender's clock."""
     samples = np.zeros(round((seconds + 0.1) * RATE_HZ), np.int16)
     behind, silent = 0, PAUSE_FRAMES
     for at_s, frame in heard:

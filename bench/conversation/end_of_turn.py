@@ -1,5 +1,5 @@
-"""The end of a turn alone, as the public end-of-turn benchmarks measure it: silences within turns and at
-their ends, a scorer, three knobs. What share of the pauses is taken for an end, at which mean delay?"""
+"""Measures end-of-turn detection alone, as public benchmarks do: silences within turns and at their ends, a
+scorer, three parameters. Which share of the pauses is taken for an end, at which mean delay?"""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _THRESHOLDS: Final = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9,
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """`gap_ms`: until the caller went on; None: they were done. `place`: of a pause."""
+    """A silence with its score. `gap_ms`: length of a pause; None at the end of a turn. `place`: kind of a
+    pause."""
 
     p: float
     gap_ms: float | None
@@ -51,7 +52,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Turns of a file in some voices."""
+    """Turns of a file, spoken in some voices."""
 
     name: str
     file: str
@@ -68,12 +69,13 @@ SETS: Final = (
     Set("Arabic", "held_out_ar.txt", ARABIC_VOICES, "ar"),
     Set("sentences and voices tuned on", "tuned_on_en.txt", TUNING_VOICES[:4]),
 )
-"""The first is what the targets are held against."""
+"""The targets apply to the first set."""
 
 
 def measure(book: Phrasebook, count: int) -> list[dict[str, Any]]:
-    """Of each set the cut-offs at each mean delay, and the fixed silence's beside it; at last of `count`
-    turns and halves of the bench's own callers. With a count below `ALL` only the first set, in one voice."""
+    """Returns the cut-offs of each set at each mean delay, with those of a fixed silence; last those of
+    `count` turns and halves of the bench's own callers. With a count below `ALL` only the first set, in one
+    voice."""
     found = []
     for each in SETS if count >= ALL else SETS[:1]:
         voices = [voice for voice in each.voices if voice.is_there][: None if count >= ALL else 1]
@@ -125,7 +127,8 @@ def _share(policy: EndOfTurn, pauses: Sequence[Silence], place: Place) -> float 
 
 
 def _with_real_lengths(silences: Sequence[Silence]) -> list[Silence]:
-    """The same pauses, as long as people's: the n-th of them has the n-th of evenly spaced shares."""
+    """Returns the pauses with the lengths of people's pauses: the n-th gets the n-th of evenly spaced
+    quantiles."""
     lengths, shares = zip(*PAUSES, strict=True)
     order = np.random.default_rng(1).permutation(sum(each.gap_ms is not None for each in silences))
     even = iter((order + 0.5) / len(order))
@@ -172,7 +175,7 @@ def _own(book: Phrasebook, count: int) -> list[Moment]:
 
 
 async def _score(found: Sequence[Moment]) -> list[Silence]:
-    """Each pause as long as the dice say."""
+    """Scores each silence; lengths of pauses are random."""
     judge = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
     lengths_ms = np.random.default_rng(0).uniform(*PAUSES_S, len(found)) * 1000
     return [

@@ -1,7 +1,8 @@
-"""What was on the wire, in figures: every call's outcome from its two recordings, every metric from outcomes.
+"""Computes every call's outcome from its two recordings, and every metric from outcomes.
 
-A recording is what the caller's socket sent and got. The system's own account is asked twice: for the words
-that it believes were heard, to compare them with those that were, and for the cause of a long silence."""
+A recording is what the caller's socket sent or received. The system's own account is used twice: for the
+words that it believes were heard, which are compared with those that were, and for the cause of a long
+silence."""
 
 from __future__ import annotations
 
@@ -31,28 +32,27 @@ from pipeline.audio import Pcm
 from pipeline.transcript import Role
 
 GAP_S: Final = 2.0
-"""Longer silences in our turn want a cause."""
+"""Seconds; a longer silence in the agent's turn needs a cause."""
 
 ASKED_AGAIN_S: Final = 10.0
-"""Nobody listens longer to a line on which nothing is said."""
+"""Seconds; nobody listens longer to a silent line."""
 
 _FIRST_WORDS_AGAIN_GOODBYE: Final = 3
 HUSH_S: Final = 0.2
-"""A silence within the agent's words, beyond their own pauses, that counts as having stopped."""
+"""Seconds of silence within the agent's words, beyond their own pauses, that count as a stop."""
 
 STOP_S: Final = 0.5
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One call. `good`: the agent did what was wanted; else `why` not. Times in ms, None where there is none.
-
-    `response_ms`: from the caller's last sample to the agent's first, `first_ms` of them in the call's first
-    turn; `yield_ms`, of each interruption: from the first sample of the words that want the floor to the
-    agent's last, and `lowered_ms` to where it was 10 dB lower for good; `hushed_ms`: the longest silence
-    within what the agent went on with. `server_ms`: the server's own part, by its account. `turns`: of the
-    caller; `cut_in`: how often the agent began within one. `words_off`: words that the agent believes were
-    heard more or less than were."""
+    """The outcome of one call. `good`: the agent did what the scenario wants; else `why` not. Times in ms,
+    None where there is none. `response_ms`: from the caller's last sample to the agent's first, `first_ms`
+    those of the call's first turn; `yield_ms`, of each interruption: from the first sample of the words that
+    claim the floor to the agent's last, and `lowered_ms` to where it was 10 dB lower for good; `hushed_ms`:
+    the longest silence within words that the agent continued. `server_ms`: the server's own part, by its
+    account. `turns`: of the caller; `cut_in`: how often the agent began within one. `words_off`: difference
+    between the words that the agent believes were heard and those that were."""
 
     good: bool = True
     why: str = ""
@@ -71,20 +71,20 @@ class Outcome:
     late_ms: float = 0.0
 
     def fail(self, why: str) -> None:
-        """The first reason stands."""
+        """Notes a failure; the first reason is kept."""
         self.good, self.why = False, self.why or why
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The agent's sound without a pause of `STOP_S`, seconds."""
+    """The agent's sound without a pause of `STOP_S`, in seconds."""
 
     start_s: float
     end_s: float
 
 
 def outcome(script: Script, taped: Taped) -> Outcome:
-    """What came of one call."""
+    """Returns the outcome of one call."""
     found = Outcome(seconds=taped.heard.size / RATE_HZ, late_ms=taped.late_ms)
     spoken = stretches(taped.heard)
     found.agent_s = sum(each.end_s - each.start_s for each in spoken)
@@ -97,7 +97,7 @@ def outcome(script: Script, taped: Taped) -> Outcome:
 
 
 def stretches(heard: Pcm) -> list[Stretch]:
-    """Where the agent was heard."""
+    """Returns the stretches in which the agent was heard."""
     frames = heard[: heard.size // FRAME * FRAME].reshape(-1, FRAME).astype(np.float32)
     loud = np.flatnonzero(np.sqrt((frames**2).mean(axis=1)) >= LOUD)
     found: list[Stretch] = []
@@ -115,11 +115,11 @@ def _edge(heard: Pcm, frame: int) -> float:
     return (first + int(np.argmax(np.abs(heard[first : first + 2 * FRAME]) >= LOUD / 2))) / RATE_HZ
 
 
-# What was wanted --------------------------------------------------------------------------------------------
+# Judgements of scenarios ------------------------------------------------------------------------------------
 
 
 def _turns(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
-    """Answers, and answers that came too early, for every turn of the caller's that was one."""
+    """Measures answers, and answers that came too early, for every real turn of the caller."""
     if script.wanted is Wanted.GOES_ON:
         return
     for placed in taped.placed:
@@ -171,7 +171,7 @@ def _yielded(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]
 
 
 def _yielded_to(found: Outcome, text: str, pieces: list[Piece], start_s: float, floor_s: float) -> None:
-    """One interruption, of `text`, whose words want the floor `floor_s` after they began."""
+    """Measures one interruption of `text`, whose words claim the floor `floor_s` after they began."""
     if samples_heard(pieces) > agent_words(text).samples.size - TAIL_S * RATE_HZ:
         found.fail("did not stop")
     elif silent_from_s(pieces) < start_s:
@@ -182,7 +182,7 @@ def _yielded_to(found: Outcome, text: str, pieces: list[Piece], start_s: float, 
 
 
 def _went_on(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]) -> None:
-    turns = len(taped.placed) - 1  # the last sound is the one that wants nothing; before it ordinary ones
+    turns = len(taped.placed) - 1  # the last sound wants nothing; those before are ordinary turns
     text = agent_words(script.part.answer if turns > 0 else script.part.greeting)
     found.hushed_ms = hush_ms(text, taped.heard, _began(taped, spoken) if turns > 0 else None)
     if not completed(text, taped.heard):
@@ -195,19 +195,20 @@ def _went_on(found: Outcome, script: Script, taped: Taped, spoken: list[Stretch]
 
 
 def _began(taped: Taped, spoken: list[Stretch]) -> float:
-    """Where the text begins that the last sound is said over."""
+    """Returns where the text begins over which the last sound is said."""
     return max((each.start_s for each in spoken if each.start_s <= taped.placed[-1].start_s), default=0.0)
 
 
 def hush_ms(sound: Sound, heard: Pcm, begins_s: float | None = None) -> float:
-    """The longest silence in `sound` that is not its own; one that was broken off is silent to its end."""
+    """Returns the longest silence in `sound` that the text itself does not have; a text that was cut off is
+    silent to its end."""
     pieces = followed(sound, heard, begins_s)
     rest = sound.samples.size - samples_heard(pieces)
     return 1000 * (rest / RATE_HZ if rest > TAIL_S * RATE_HZ else longest_hush_s(pieces))
 
 
 def _settled(taped: Taped) -> list[Any]:
-    """Events whose answer was heard: a guess that was thrown away was no turn."""
+    """Returns the events whose answer was heard; a speculation that was dropped is no turn."""
     if taped.result is None:
         return list(taped.events)
     answered = [turn for turn in taped.result.turns[1:] if turn.agent_text]
@@ -252,7 +253,7 @@ _JUDGES: Final = {
 
 
 def _count_words(found: Outcome, taped: Taped, text: str, pieces: list[Piece]) -> None:
-    """The transcript's account of the first words against the recording."""
+    """Compares the transcript's account of the first words with the recording."""
     assert taped.result is not None
     entry = next((each for each in taped.result.transcript if each.role is Role.AGENT), None)
     if entry is None or not entry.interrupted:
@@ -263,8 +264,8 @@ def _count_words(found: Outcome, taped: Taped, text: str, pieces: list[Piece]) -
 
 
 def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
-    """Silences above 2 s after a turn of the caller's, without a fault, a filler or a cause on the record: a
-    cause of that very silence."""
+    """Counts silences above 2 s after a turn of the caller that no fault, filler or recorded cause
+    explains."""
     result = taped.result
     explained = result is not None and (bool(result.faults) or any(turn.fillers for turn in result.turns))
     silences = [] if result is None else result.silences
@@ -282,11 +283,11 @@ def _silences(found: Outcome, taped: Taped, spoken: list[Stretch]) -> None:
             found.unexplained += 1
 
 
-# All of them ------------------------------------------------------------------------------------------------
+# Sums -------------------------------------------------------------------------------------------------------
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Of one scenario."""
+    """Returns the figures of one scenario."""
     silent = [round(ms) for each in outcomes for ms in each.yield_ms]
     lowered = [round(ms) for each in outcomes for ms in each.lowered_ms]
     hushed = [each.hushed_ms for each in outcomes if each.hushed_ms is not None]
@@ -314,7 +315,7 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """p50, p95 and how many."""
+    """Returns p50, p95 and the count."""
     if not values:
         return {"count": 0}
     return {

@@ -1,5 +1,5 @@
-"""What disturbs a conversation: noises over the agent, and what is behind a caller all the time. sox makes
-what they consist of; the babble is voices."""
+"""Makes the noises over the agent, and the background of a caller. sox makes their parts; the babble is
+voices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.conversation.sounds import RATE_HZ, Sound, at_level, reading
 from pipeline.audio import Pcm
 
 SOX: Final = "sox"
-_SOURCE_S: Final = 60  # of which every noise is a piece, from a place of its own
+_SOURCE_S: Final = 60  # every noise is a random piece of these seconds
 
 Wave: TypeAlias = npt.NDArray[np.float64]
 
@@ -27,14 +27,14 @@ def cough(rng: np.random.Generator) -> Sound:
 
 
 def thump(rng: np.random.Generator) -> Sound:
-    """Something is put on the table: a tone of 60 to 90 Hz, dying away within 0.15 s."""
+    """An object is put on the table: a tone of 60 to 90 Hz that fades within 0.15 s."""
     size = round(0.15 * RATE_HZ)
     tone = _sox("synth", "0.15", "sine", str(round(rng.uniform(60, 90))))[:size]
     return Sound(at_level(tone * np.exp(-np.arange(tone.size) / RATE_HZ * 25), -14.0))
 
 
 def keyboard(rng: np.random.Generator) -> Sound:
-    """Somebody types for 1.5 s, six to ten strokes a second."""
+    """Typing for 1.5 s, six to ten strokes a second."""
     wave = np.zeros(round(1.5 * RATE_HZ))
     at = 0.0
     while at < 1.4:
@@ -46,12 +46,12 @@ def keyboard(rng: np.random.Generator) -> Sound:
 
 
 def steady(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
-    """A car, a fan: noise that falls by 3 dB an octave, from 100 Hz on."""
+    """A car or a fan: noise that falls by 3 dB an octave, from 100 Hz on."""
     return at_level(_piece(rng, "pinknoise", round(seconds * RATE_HZ)), dbov)
 
 
 def babble(rng: np.random.Generator, seconds: float, dbov: float) -> Pcm:
-    """Six people talk at once, somewhere behind."""
+    """Six people who talk at once in the background."""
     size = round(seconds * RATE_HZ)
     source = reading().samples.astype(np.float64)
     wave = np.zeros(size)
@@ -69,7 +69,7 @@ def _burst(rng: np.random.Generator, seconds: float, decay: float) -> Wave:
 
 
 def _piece(rng: np.random.Generator, kind: str, size: int) -> Wave:
-    """`size` samples of a kind of noise of sox's."""
+    """Returns `size` samples of one of sox's noises."""
     source = _sox("synth", str(_SOURCE_S), kind, "highpass", "100")
     place = int(rng.integers(source.size - size))
     return source[place : place + size]
@@ -77,7 +77,8 @@ def _piece(rng: np.random.Generator, kind: str, size: int) -> Wave:
 
 @lru_cache(maxsize=64)
 def _sox(*effects: str) -> Wave:
-    """What sox makes of nothing, the same each time. Raises `FileNotFoundError` where it is not installed."""
+    """Returns what sox synthesises, the same each time. Raises `FileNotFoundError` where sox is not
+    installed."""
     command = [
         SOX,
         "-R",

@@ -1,6 +1,6 @@
-"""Turns with the places at which their callers pause: read from the files in `turns/`, and spoken.
+"""Turns with the positions at which their callers pause: read from the files in `turns/`, and spoken.
 
-A pause is cut out of a whole sentence, so that the melody before it is that of somebody who goes on."""
+A pause is cut into a whole sentence, so that the melody before it is that of a speaker who goes on."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from pipeline.endpointing.policy import TurnEvidence
 
 TURNS: Final = Path(__file__).parent.parent / "turns"
 SILENCE_MS: Final = 200
-"""When the scorer is asked."""
+"""Milliseconds of silence after which the scorer is called."""
 
 
 class Place(Enum):
-    """Where somebody pauses: what the words up to there could be."""
+    """Where a speaker pauses, by the words so far."""
 
-    INSIDE = "/"  # no whole turn
-    CLAUSE = "|"  # a whole turn, in the middle of a sentence
-    SENTENCE = "||"  # a whole sentence, read like one: another follows
+    INSIDE = "/"  # no complete turn
+    CLAUSE = "|"  # a complete turn, in the middle of a sentence
+    SENTENCE = "||"  # a complete sentence, spoken as one: another follows
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`asked`: the agent's last words. `pauses`: after how many of the words, and where that is."""
+    """One turn. `asked`: the agent's last words. `pauses`: after how many of the words, and the kind of
+    place."""
 
     asked: str
     words: tuple[str, ...]
@@ -40,18 +41,18 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What is said."""
+        """The words of the turn."""
         return " ".join(self.words)
 
     def sentences(self) -> list[str]:
-        """The text, in pieces that are read one by one."""
+        """Returns the text in pieces that are spoken one by one."""
         ends = [at for at, place in self.pauses if place is Place.SENTENCE]
         pieces = zip([0, *ends], [*ends, len(self.words)], strict=True)
         return [" ".join(self.words[start:end]) for start, end in pieces]
 
 
 def read(name: str) -> list[Turn]:
-    """The turns of a file in `turns/`, in its order."""
+    """Returns the turns of a file in `turns/`, in its order."""
     lines = (TURNS / name).read_text(encoding="utf-8").splitlines()
     return [_turn(line) for line in lines if line and not line.startswith("#")]
 
@@ -71,14 +72,14 @@ def _turn(line: str) -> Turn:
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """`wpm`: words a minute; 0 is a voice of flite's, which speaks as fast as it likes."""
+    """One voice. `wpm`: words a minute; 0 for a voice of flite, whose speed is fixed."""
 
     name: str
     wpm: int = 0
 
     @property
     def is_there(self) -> bool:
-        """Its program is installed."""
+        """Whether the voice's program is installed."""
         return bool(self.wpm) or shutil.which(FLITE) is not None
 
 
@@ -90,7 +91,7 @@ TUNING_VOICES: Final = (
     Voice("slt"),
     Voice("kal16"),
 )
-"""The weights of the scorer were set on them."""
+"""The voices on which the scorer's weights were tuned."""
 
 OTHER_VOICES: Final = (
     Voice("en-gb-scotland+f5", 170),
@@ -99,21 +100,21 @@ OTHER_VOICES: Final = (
     Voice("en-gb-x-gbclan+m5", 185),
 )
 OTHER_PROGRAM: Final = (Voice("rms"), Voice("awb"))
-"""Two of flite's, whose melody hardly falls at the end."""
+"""Two voices of flite, whose melody hardly falls at the end."""
 
 ARABIC_VOICES: Final = (Voice("ar", 150), Voice("ar+f2", 165))
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A silence in a turn, or after it: what is known then. `place`: None at the end."""
+    """A silence in a turn, or after it, with the evidence at that time. `place`: None at the end."""
 
     evidence: TurnEvidence
     place: Place | None
 
 
 def moments(turns: Sequence[Turn], sounds: Sequence[Sound], language: str = "en") -> Iterator[Moment]:
-    """Of each turn its pauses, then its end."""
+    """Yields the pauses of each turn, then its end."""
     for turn, sound in zip(turns, sounds, strict=True):
         for at, place in turn.pauses:
             yield Moment(evidence(sound.cut(at)[0], turn.asked, language), place)
@@ -121,7 +122,7 @@ def moments(turns: Sequence[Turn], sounds: Sequence[Sound], language: str = "en"
 
 
 def evidence(sound: Sound, asked: str, language: str = "en") -> TurnEvidence:
-    """What is known `SILENCE_MS` after `sound`."""
+    """Returns the evidence `SILENCE_MS` after `sound`."""
     silence = np.zeros(SILENCE_MS * RATE_HZ // 1000, np.int16)
     return TurnEvidence(
         audio=np.concatenate((np.zeros(RATE_HZ, np.int16), sound.samples, silence)),
@@ -135,7 +136,7 @@ def evidence(sound: Sound, asked: str, language: str = "en") -> TurnEvidence:
 
 
 def speak(turns: Sequence[Turn], voices: Sequence[Voice], language: str = "en") -> list[Sound]:
-    """Each turn in one of the voices, in rotation; those that are not installed are left out."""
+    """Speaks each turn in one of the voices, in rotation, without those that are not installed."""
     there = [voice for voice in voices if voice.is_there]
     jobs = [
         (piece, there[number % len(there)]) for number, turn in enumerate(turns) for piece in turn.sentences()
@@ -150,7 +151,7 @@ def _spoken(jobs: Sequence[tuple[str, Voice]], language: str) -> list[Sound]:
 
 
 def _joined(sounds: Sequence[Sound], turn: Turn) -> Sound:
-    """Sentences one after the other, with the words as they are written."""
+    """Joins sentences, with the words as they are written."""
     whole = sounds[0]
     for sound in sounds[1:]:
         whole = whole.then(0.0, sound)

@@ -1,4 +1,5 @@
-"""One picture a scenario: both sides of one call, the caller's words, and what turn-taking decided when."""
+"""Draws one picture per scenario: both sides of one call, the caller's words, and the states of
+turn-taking."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "leaving": ("last words", "#6c757d"),
     "closing": ("last words", "#6c757d"),
 }
-"""Of each state: what a reader is told, and its colour."""
+"""The legend and the colour of each state."""
 
 _DECISIVE: Final = ("ducked", "halted", "replying")
 _STEP: Final = RATE_HZ // 100
@@ -51,7 +52,8 @@ _LINE: Final = 22
 
 
 def draw(name: str, taped: Taped, found: Outcome) -> Path:
-    """results/conversation/NAME.png: from shortly before the caller's first cue to shortly after the last."""
+    """Draws results/conversation/NAME.png, from shortly before the caller's first cue to shortly after the
+    last."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     figure, axes = pyplot.subplots(3, 1, figsize=(9, 4.4), sharex=True, height_ratios=(3, 3, 1))
     for axis, label, samples, colour in (
@@ -64,7 +66,7 @@ def draw(name: str, taped: Taped, found: Outcome) -> Path:
         axis.set_yticks([])
         for placed in taped.placed:
             axis.axvspan(placed.start_s, placed.end_s, color=_CALLER, alpha=0.12, linewidth=0)
-    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 1.7)  # room for the words
+    axes[0].set_ylim(top=axes[0].get_ylim()[1] * 1.7)  # space for the words
     for start_s, text in (phrase for placed in taped.placed for phrase in _phrases(placed)):
         axes[0].text(
             start_s, 0.95, text, fontsize=6.5, va="top", transform=axes[0].get_xaxis_transform(), clip_on=True
@@ -81,7 +83,7 @@ def draw(name: str, taped: Taped, found: Outcome) -> Path:
 
 
 def _states(axes: Any, taped: Taped) -> None:
-    """The bar of states with its legend, and lines through both voices where one was decisive."""
+    """Draws the bar of states with its legend, and lines through both voices at decisive states."""
     ended = (taped.heard.size / RATE_HZ, "ended")
     legend: dict[str, str] = {}
     before = ""
@@ -115,7 +117,7 @@ def _window(taped: Taped) -> tuple[float, float]:
 
 
 def _verdict(found: Outcome) -> str:
-    """As wanted or why not, and what is measured of such a call."""
+    """Returns whether the call went as wanted, or why not, with its figures."""
     figures = summary([found])
     parts = ["as wanted" if found.good else found.why]
     for figure, words in (
@@ -129,7 +131,7 @@ def _verdict(found: Outcome) -> str:
 
 
 def _phrases(placed: Placed) -> Iterator[tuple[float, str]]:
-    """The caller's words, in stretches without a pause; or their keys."""
+    """Yields the caller's words with their times, in stretches without a pause; or the keys."""
     if placed.cue.keys:
         yield placed.start_s, f"keys {placed.cue.keys}"
     if placed.cue.sound is None:

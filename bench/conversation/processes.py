@@ -1,4 +1,4 @@
-"""The server that scripted callers ring, with an agent for every call, and its account of each."""
+"""Runs the server that scripted callers ring, with one agent per call, and reads its account of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.result import EndReason, EngineFault, SessionResult, Silence, Turn
 from pipeline.transcript import Role, TranscriptEntry
 
 READING: Final = "reading.pickle"
-"""Beside the settings: the agent's voice, for the server to speak with the very same."""
+"""File beside the settings with the agent's voice, so that the server speaks with the same samples."""
 
 _FIRST_NUMBER: Final = 14155550200
 _WRITTEN_S: Final = 10.0
@@ -72,15 +72,15 @@ fallback = [{spare}]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the server's stand-ins are told of a call before it comes."""
+    """Instructions to the server's stubs for a call, written before the call."""
 
     part: Part
     fault: Fault
 
 
 class Server(MediaServer):
-    """The server under test. Every script has a number of its own, and behind it stand-ins of its own, so
-    that what is broken in one call breaks no other."""
+    """The server under test. Every script has a number and stubs of its own, so that a fault of one call
+    affects no other."""
 
     def __init__(self, directory: Path, scripts: list[Script]) -> None:
         http, sip = free_port(), free_port()
@@ -98,23 +98,23 @@ class Server(MediaServer):
         wait_ready(self, f"http://127.0.0.1:{http}/readyz")
 
     def number(self, place: int) -> str:
-        """What to dial for script number `place`."""
+        """Returns the number to dial for script number `place`."""
         return f"{_FIRST_NUMBER + place}"
 
     def line(self, place: int) -> Path:
-        """Where both sides write what the other has to know of that call."""
+        """Returns the path of the files through which callers and server exchange data of a call."""
         return self.directory / self.number(place)
 
     def prepare(self, place: int, script: Script) -> None:
-        """The call comes now. Only from here on is broken what shall be: the server tries its voices at
-        its start."""
+        """Writes the instructions for a call that is about to come. Faults begin here, since the server tries
+        its voices at its start."""
         line = self.line(place)
         line.with_suffix(".job").write_bytes(pickle.dumps(Job(script.part, script.fault)))
         for kind in (".words", ".events"):
             line.with_suffix(kind).touch()
 
     def events(self, place: int) -> list[AgentEvent]:
-        """What the agent was told in that call."""
+        """Returns the events that the agent received in a call."""
         found: list[AgentEvent] = []
         for line in self.line(place).with_suffix(".events").read_text(encoding="utf-8").splitlines():
             kind, _, text = line.partition("\t")
@@ -125,7 +125,7 @@ class Server(MediaServer):
         return found
 
     def results(self, count: int) -> dict[int, SessionResult]:
-        """The server's record of the calls of `count` scripts, once all of them are written down."""
+        """Returns the server's records of the calls of `count` scripts, once all are written."""
         until = time.monotonic() + _WRITTEN_S
         places = {_agent_id(place): place for place in range(count)}
         while True:
@@ -136,7 +136,7 @@ class Server(MediaServer):
 
 
 def result_of(report: Mapping[str, Any]) -> SessionResult:
-    """What the API tells of a call, in the shape of a conversation's result."""
+    """Returns the API's report on a call as a conversation's result."""
     analysis = report["analysis"]
     return SessionResult(
         reason=EndReason(analysis["endReason"]),

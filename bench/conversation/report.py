@@ -1,4 +1,4 @@
-"""The table of targets, the table of scenarios, and the page that holds both."""
+"""Formats the table of targets, the table of scenarios, and the page with both."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from bench.conversation import wire_report
 from bench.conversation.scenarios import SCENARIOS
 
 Scenes = Mapping[str, Mapping[str, Any]]
-"""Of each scenario: `bench.conversation.metrics.summary`."""
+"""`bench.conversation.metrics.summary` by scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A row: what is measured, the most or the least it may be (None: told without a target), and how to read
-    it from the figures of the scenarios (None: not measured). `each`: the same of a single scenario, to tell
-    the worst one."""
+    """A row of the table: name, limit (None: no target), and a function that reads the value from the
+    scenarios' figures (None: not measured). `each`: the same for a single scenario, to find the worst."""
 
     name: str
     limit: float | None
@@ -30,7 +29,7 @@ class Target:
     each: Callable[[str], Callable[[Scenes], float | None]] | None = None
 
     def verdict(self, value: float) -> str:
-        """ "met" or "missed", "" where there is no target."""
+        """Returns "met" or "missed", "" where there is no target."""
         if self.limit is None:
             return ""
         met = value >= self.limit if self.at_least else value <= self.limit
@@ -38,12 +37,12 @@ class Target:
 
     @property
     def wanted(self) -> str:
-        """The target in words, "" for none."""
+        """The target as text, "" for none."""
         sign = "≥" if self.at_least else "≤"
         return "" if self.limit is None else f"{sign} {self.limit:g} {self.unit}".strip()
 
     def worst(self, scenes: Scenes) -> str:
-        """The scenario with the highest figure, " (worst: FIGURE, NAME)"."""
+        """Returns the scenario with the highest figure as " (worst: FIGURE, NAME)"."""
         found = [(value, name) for name in scenes if self.each and (value := self.each(name)(scenes))]
         return f" (worst: {_text(max(found)[0])}, {max(found)[1]})" if found else ""
 
@@ -146,7 +145,7 @@ TARGETS: Final = (
 
 
 def target_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Target, reached, baseline, met or missed."""
+    """Returns rows of target, measured value, baseline, and whether the target is met."""
     rows: list[tuple[str, ...]] = []
     for target in TARGETS:
         value, beside = target.read(figures["session"]), target.read(figures["vad_only"])
@@ -174,7 +173,8 @@ def target_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def scenario_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Every scenario: calls, as wanted, response, both yields; the baseline's share beside."""
+    """Returns a row for each scenario: calls, as wanted, response, both yields, with the baseline's
+    values."""
     rows: list[tuple[str, ...]] = []
     for name, ours in figures["session"].items():
         beside = figures["vad_only"].get(name, {})
@@ -197,15 +197,15 @@ def scenario_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _turn_by_turn(name: str, ours: Mapping[str, Any]) -> tuple[str, ...]:
-    """In noise: it is learnt in the first turn, at the latest."""
+    """Returns the first turn beside later ones for scenarios in noise, which is learnt in the first turn."""
     if SCENARIOS[name].metric != "in noise":
         return ()
     return (f"first turn {_pair(ours['first_ms'])}, later {_pair(ours['later_ms'])}",)
 
 
 def end_rows(figures: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Every set of turns: the share of pauses taken for an end at both mean delays, the fixed silence's in
-    brackets; with even lengths, and with those of people's pauses."""
+    """Returns a row for each set of turns: the share of pauses taken for an end at both mean delays, with
+    that of a fixed silence in brackets; with even lengths, and with those of people's pauses."""
     return [
         (
             each["name"],
@@ -238,7 +238,7 @@ _END_HEAD: Final = (
 
 
 def show(figures: Mapping[str, Any]) -> None:
-    """On the terminal."""
+    """Prints the tables on the terminal."""
     report.show("conversations: targets", _TARGET_HEAD, target_rows(figures))
     report.show("conversations: scenarios", _SCENE_HEAD, scenario_rows(figures))
     if figures.get("end_of_turn"):
@@ -248,7 +248,7 @@ def show(figures: Mapping[str, Any]) -> None:
 
 
 def page(figures: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
-    """results/conversation.md."""
+    """Returns the text of results/conversation.md."""
     parts = [
         "# Conversations",
         "",

@@ -1,5 +1,5 @@
-"""The eighteen scenarios: what the caller does, what the agent says, what is wrong with line and models, and
-what should come of it."""
+"""The eighteen scenarios: cues of the caller, words of the agent, faults of line and models, and the wanted
+outcome."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ QUESTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "That would be great.": "I could book you a table at the window. Shall I?",
     }
 )
-"""What the agent has just asked before those turns that are no answer to "how may I help you"."""
+"""The agent's question before those turns that do not answer "how may I help you"."""
 
 HALVES: Final = (
     ("I would like to book a table for two and", "a high chair for the baby."),
@@ -108,20 +108,20 @@ HELPING: Final = Part()
 
 
 class Wanted(Enum):
-    """What a good agent does."""
+    """What the agent should do."""
 
     ANSWERS = auto()  # answers each turn once, after its end
-    DICTATION = auto()  # and has all the digits
+    DICTATION = auto()  # as ANSWERS, and has all the digits
     YIELDS = auto()  # stops, and answers
     GOES_ON = auto()  # neither stops nor answers
-    RESCUES = auto()  # says something within 2 s, or has the cause on the record
+    RESCUES = auto()  # says something within 2 s, or records the cause
     KEYED = auto()  # has all the keys
-    SAYS_GOODBYE = auto()  # asks again, and hangs up at last
+    SAYS_GOODBYE = auto()  # asks again, and hangs up in the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One call. `floor_s`: where in a cue's sound the words begin that want the floor."""
+    """One call. `floor_s`: where in a cue's sound the words begin that claim the floor."""
 
     wanted: Wanted
     cues: tuple[Cue, ...] = ()
@@ -138,7 +138,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`make(seed)` gives call number `seed` of it. `metric`: the row of the table that it counts for."""
+    """One scenario. `make(dice)` returns a call; `metric`: the row of the table that it counts for."""
 
     name: str
     group: str
@@ -150,7 +150,7 @@ Noise = Callable[[np.random.Generator, float, float], Pcm]
 
 
 class Dice:
-    """Choices of one call; the same seed gives the same call."""
+    """The random choices of one call; the same seed gives the same call."""
 
     def __init__(self, book: Phrasebook, name: str, seed: int) -> None:
         self.rng = np.random.default_rng((sum(map(ord, name)), seed))
@@ -158,25 +158,25 @@ class Dice:
         self._book = book
 
     def say(self, text: str) -> Sound:
-        """In the call's voice."""
+        """Returns `text` in the call's voice."""
         return self._book(text, self.voice)
 
     def one(self, texts: tuple[str, ...]) -> Sound:
-        """One of them."""
+        """Returns one of `texts` in the call's voice."""
         return self.say(texts[int(self.rng.integers(len(texts)))])
 
     def turn(self) -> tuple[Sound, str]:
-        """One of `TURNS`, and what it answers."""
+        """Returns one of `TURNS`, and the question that it answers."""
         text = TURNS[int(self.rng.integers(len(TURNS)))]
         return self.say(text), QUESTIONS.get(text, HELPING.greeting)
 
     def pair(self, pairs: tuple[tuple[str, str], ...]) -> tuple[Sound, Sound]:
-        """The two parts of one of them, cut from the whole sentence."""
+        """Returns the two parts of one of `pairs`, cut from the whole sentence."""
         first, second = pairs[int(self.rng.integers(len(pairs)))]
         return self.say(f"{first} {second}").cut(len(first.split()))
 
     def between(self, low: float, high: float) -> float:
-        """A number."""
+        """Returns a number between `low` and `high`."""
         return float(self.rng.uniform(low, high))
 
 
@@ -222,7 +222,7 @@ def _interruption(at: tuple[float, float]) -> Callable[[Dice], Script]:
 
 
 def _growing(dice: Dice) -> Script:
-    """The floor is wanted from the words on that are no listener's any more."""
+    """The floor is claimed from the first word that is no backchannel."""
     first, second = dice.pair(GROWING)
     gap_s = dice.between(0.1, 0.4)
     script = _over(dice, first.then(gap_s, second), Wanted.YIELDS)
@@ -250,7 +250,7 @@ def _noisy(
 
 
 def _aside(lower_db: float, confidence: float) -> Callable[[Dice], Script]:
-    """People first talk to the agent, and then to somebody else: an ordinary turn comes before."""
+    """Words to another person, after an ordinary turn to the agent."""
 
     def script(dice: Dice) -> Script:
         aside = dice.one(ASIDES).quieter(lower_db, confidence=confidence)
@@ -304,7 +304,7 @@ def _broken(fault: Fault) -> Callable[[Dice], Script]:
 
 
 def _storm(dice: Dice) -> Script:
-    """The first words are broken into, and every answer."""
+    """Interrupts the first words, and every answer."""
     cues = [Cue(Anchor.AGENT_BEGAN, dice.between(1.5, 3.0), dice.one(INTERRUPTIONS))]
     cues += [Cue(Anchor.AGENT_AGAIN, dice.between(0.3, 1.2), dice.one(INTERRUPTIONS)) for _ in range(4)]
     return Script(wanted=Wanted.YIELDS, cues=tuple(cues), part=SPEECH, limit_s=60.0)

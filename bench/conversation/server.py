@@ -93,7 +93,7 @@ class Playing(Engine):
         return WritingAgent(self.job, self.path(".events"))
 
 
-class Ears(Engine):
+class Recognizer(Engine):
     """Speech to text."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
@@ -116,7 +116,7 @@ class Speaking(Engine):
 
 if __name__ == "__main__":
     adopt(pickle.loads(Path(sys.argv[-1]).with_name(READING).read_bytes()))
-    registry.register("stt", "bench", Ears)
+    registry.register("stt", "bench", Recognizer)
     registry.register("tts", "bench", Speaking)
     registry.register("agent", "script", Playing)
     main(prog_name="mediaserver")

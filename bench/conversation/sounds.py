@@ -1,7 +1,7 @@
-"""What scripted callers say, with the exact place of every word.
+"""The speech of scripted callers, with the exact time of every word.
 
-All voices are synthetic: espeak-ng in several voices and at several speeds, and flite. That makes the truth
-exact and the caller patient; how people sound it does not show."""
+All voices are synthetic: espeak-ng in several voices and at several speeds, and flite. The ground truth is
+therefore exact; how people sound is not covered."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pipeline.tts.espeak import Espeak, EspeakSettings
 
 RATE_HZ: Final = 8000
 VOICES: Final = (("en-us", 165), ("en-gb", 150), ("en-us+f3", 180), ("en-us+m3", 200), ("slt", 0))
-"""A caller's voice, and its speed in words a minute; 0 is one of flite's, which has its own."""
+"""The callers' voices with their speed in words a minute; 0 for a voice of flite, whose speed is fixed."""
 
 FLITE: Final = "flite"
 _SILENT_PHONE: Final = "pau"
 
 AGENT_VOICE: Final = ("en-us+f2", 160)
 SPEECH_DBOV: Final = -22.0
-_LAST_SOUND_DB: Final = -30.0  # below the loudest 20 ms: what is quieter is the room, not the voice
+_LAST_SOUND_DB: Final = -30.0  # relative to the loudest 20 ms: softer frames are the room, not the voice
 _READING: Final = (
     "Thank you for calling the service line, where we look after orders, deliveries and invoices for you. "
     "Your parcel left the warehouse early this morning and is expected at the front door before the evening. "
@@ -45,7 +45,7 @@ _READING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TruthWord:
-    """A word, and from when to when it sounds, in seconds from the start of its sound."""
+    """A word with its start and end, in seconds from the start of its sound."""
 
     text: str
     start_s: float
@@ -54,8 +54,8 @@ class TruthWord:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Something a caller sends. `samples` at 8 kHz, without silence around them. `confidence` is what the
-    recogniser makes of the words at best."""
+    """A sound of a caller. `samples` at 8 kHz, without surrounding silence. `confidence`: the most that the
+    recogniser may have in the words."""
 
     samples: Pcm
     words: tuple[TruthWord, ...] = ()
@@ -63,19 +63,19 @@ class Sound:
 
     @property
     def seconds(self) -> float:
-        """How long it lasts."""
+        """Duration in seconds."""
         return self.samples.size / RATE_HZ
 
     def then(self, gap_s: float, other: Sound) -> Sound:
-        """This, a pause, and `other`."""
+        """Returns this sound, a pause, and `other`."""
         at = self.seconds + gap_s
         gap = np.zeros(round(gap_s * RATE_HZ), np.int16)
         later = tuple(TruthWord(word.text, word.start_s + at, word.end_s + at) for word in other.words)
         return Sound(np.concatenate((self.samples, gap, other.samples)), (*self.words, *later))
 
     def cut(self, words: int) -> tuple[Sound, Sound]:
-        """Before and after its first `words`: a sentence that somebody interrupts themselves in keeps the
-        melody of one that goes on."""
+        """Returns the parts before and after the first `words`: a sentence that its speaker interrupts keeps
+        the melody of one that goes on."""
         at_s = self.words[words].start_s
         at = round(at_s * RATE_HZ)
         first, second = self.samples[:at], self.samples[at:]
@@ -86,14 +86,14 @@ class Sound:
         return Sound(first[spoken], self.words[:words]), Sound(second, later)
 
     def quieter(self, by_db: float, *, confidence: float) -> Sound:
-        """From further away."""
+        """Returns the sound from a greater distance."""
         far = np.convolve(self.samples.astype(np.float64), np.hanning(7) / np.hanning(7).sum(), "same")
         return Sound(_pcm(far * 10 ** (-by_db / 20)), self.words, confidence)
 
 
 class Phrasebook:
-    """Every phrase of every voice, synthesised once: espeak-ng's all at first, flite's when they are wanted,
-    since it takes a process for every word."""
+    """Every phrase in every voice, synthesised once: espeak-ng's at the start, flite's when used, since flite
+    takes a process per word."""
 
     def __init__(self, phrases: Iterable[str]) -> None:
         self._texts = frozenset(phrases)
@@ -102,7 +102,7 @@ class Phrasebook:
         self._sounds = {(text, name): sound for (text, name, _), sound in zip(wanted, said, strict=True)}
 
     def __call__(self, text: str, voice: int) -> Sound:
-        """`text` in one of the voices. Raises KeyError for a text that was not announced."""
+        """Returns `text` in one of the voices. Raises KeyError for a text that is not among the phrases."""
         key = text, VOICES[voice % len(VOICES)][0]
         if key not in self._sounds and text in self._texts:
             self._sounds[key] = flite(*key)
@@ -113,21 +113,21 @@ _read: list[Sound] = []
 
 
 def reading() -> Sound:
-    """A minute of the agent's voice."""
+    """Returns a minute of the agent's voice."""
     if not _read:
         adopt(asyncio.run(espeak([(_READING, *AGENT_VOICE)]))[0])
     return _read[0]
 
 
 def adopt(read: Sound) -> None:
-    """Another process's reading instead of one of our own: some of espeak-ng's voices breathe at random, and
-    what is said in two processes is never quite the same."""
+    """Uses the reading of another process: some of espeak-ng's voices contain random noise, so that two
+    processes never synthesise quite the same."""
     _read[:] = [read]
 
 
 def agent_words(text: str) -> Sound:
-    """What the agent's stand-in voice makes of `text`: as many words of the reading, from a place that hangs
-    on the text. Whatever is to be said takes no time to make, and every word's place is known."""
+    """Returns the stub voice's speech of `text`: as many words of the reading, from a place that depends on
+    the text. It takes no time to synthesise, and every word's time is known."""
     spoken = reading().words
     wanted = text.split()
     start = sum(map(ord, text)) % max(1, len(spoken) - 60)
@@ -146,7 +146,7 @@ def agent_words(text: str) -> Sound:
 
 
 async def espeak(wanted: Sequence[tuple[str, str, int]], language: str = "en") -> list[Sound]:
-    """Each text in a voice at a speed."""
+    """Speaks each text in a voice at a speed."""
     sounds: list[Sound] = []
     engines: dict[tuple[str, int], Espeak] = {}
     try:
@@ -176,8 +176,8 @@ async def _say(engine: Espeak, text: str, language: str) -> Sound:
 
 
 def flite(text: str, voice: str) -> Sound:
-    """A text in a voice of flite's, which tells where phones are, not words: those of the first n words are
-    as many as the first n words have by themselves."""
+    """Speaks a text in a voice of flite, which reports phones but not words: the phones of the first n words
+    are as many as those words have by themselves."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "said.wav"
         phones = _phones(text, voice, str(path))
@@ -192,7 +192,7 @@ def flite(text: str, voice: str) -> Sound:
 
 
 def _phones(text: str, voice: str, path: str) -> list[float]:
-    """Where each phone ends, in seconds, silences left out."""
+    """Returns the end of each phone in seconds, without silences."""
     command = [FLITE, "-voice", voice, "-psdur", "-t", text + " ", "-o", path]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     pairs = (each.rsplit(":", 1) for each in told.split())
@@ -200,7 +200,7 @@ def _phones(text: str, voice: str, path: str) -> list[float]:
 
 
 def trimmed(whole: Pcm, words: Sequence[TruthWord]) -> Sound:
-    """From the first sound to the last."""
+    """Trims from the first sound to the last."""
     first, last = _bounds(whole)
     samples, shift = whole[first:last], first / RATE_HZ
     placed = (
@@ -210,14 +210,15 @@ def trimmed(whole: Pcm, words: Sequence[TruthWord]) -> Sound:
 
 
 def _placed(text: str, samples: Pcm, start_s: float, end_s: float) -> TruthWord:
-    """A word ends with its sound: the engine counts the pause at a comma as part of the word before it."""
+    """Returns the word with the end of its sound: the engine counts the pause at a comma as part of the word
+    before."""
     piece = samples[round(start_s * RATE_HZ) : round(end_s * RATE_HZ)]
     end_s = start_s + (_bounds(piece)[1] / RATE_HZ if piece[: piece.size // 80 * 80].any() else 0.0)
     return TruthWord(text.strip(".,?!").lower(), start_s, end_s)
 
 
 def _bounds(samples: Pcm) -> tuple[int, int]:
-    """The first and the last 10 ms with a voice in them."""
+    """Returns the first and the last 10 ms with a voice."""
     n = RATE_HZ // 100
     frames = samples[: samples.size // n * n].reshape(-1, n).astype(np.float64)
     power = (frames**2).mean(axis=1)
@@ -226,7 +227,7 @@ def _bounds(samples: Pcm) -> tuple[int, int]:
 
 
 def at_level(wave: npt.ArrayLike, dbov: float) -> Pcm:
-    """The same at `dbov`, RMS over what is not silence."""
+    """Scales `wave` to `dbov`, RMS without silence."""
     values = np.asarray(wave, np.float64)
     loud = values[np.abs(values) > np.abs(values).max() * 0.02]
     return _pcm(values * (32768 * 10 ** (dbov / 20) / np.sqrt((loud**2).mean())))

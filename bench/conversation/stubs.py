@@ -1,7 +1,7 @@
-"""Stand-ins for the models, with the budgets of fast ones: the recogniser's final words 250 ms after they
-were asked for, the agent's first words after 150 ms, the voice's first sound after 100 ms.
+"""Stubs of the models, with the latencies of fast ones: the recogniser's final words after 250 ms, the
+agent's first words after 150 ms, the voice's first sound after 100 ms.
 
-The recogniser knows the truth: every word that has been spoken up to the audio it was given, and no other."""
+The recogniser knows the ground truth: exactly the words spoken in the audio that it was given."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from bench.conversation.sounds import RATE_HZ, agent_words
-from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Expect, Say, UserSaid
+from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Expect, Say
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError
 from pipeline.speech import Expected, HeardWord, Hypothesis, SpeechChunk, SpokenWord
@@ -28,14 +28,14 @@ _CHUNK: Final = RATE_HZ // 5
 
 
 class Said(Protocol):
-    """The truth, however it is told."""
+    """The ground truth, from memory or a file."""
 
     def between(self, since: float, until: float) -> list[tuple[str, float]]:
-        """Words that lie between two moments, each with its confidence."""
+        """Returns the words between two times, each with its confidence."""
 
 
 class Fault(Enum):
-    """What is wrong with the models in this call."""
+    """The fault of the models in a call."""
 
     NONE = auto()
     STT_LATE = auto()
@@ -47,7 +47,7 @@ class Fault(Enum):
 
 @dataclass(slots=True)
 class Listening:
-    """One utterance: everything said from its opening (less the pre-roll) to the last audio."""
+    """One utterance: the words from its opening (less the pre-roll) to the last audio."""
 
     said: Said
     fault: Fault
@@ -56,17 +56,17 @@ class Listening:
     until: float
 
     def push(self, samples: Pcm) -> None:
-        """Time passes."""
+        """Notes the time of the last audio."""
         self.until = self.clock()
 
     def partial(self) -> str:
-        """Words that ended a moment ago."""
+        """Returns the words that ended `PARTIAL_LAG_S` ago."""
         if self.fault in (Fault.STT_DEAD, Fault.STT_EMPTY):
             return ""
         return " ".join(text for text, _ in self.said.between(self.since, self.until - PARTIAL_LAG_S))
 
     async def result(self) -> Hypothesis:
-        """Words that have ended by now, after the budget."""
+        """Returns the words that have ended, after `STT_S`. Raises `EngineError` with the fault STT_DEAD."""
         until = self.until + 0.02
         await asyncio.sleep(STT_S + (1.0 if self.fault is Fault.STT_LATE else 0.0))
         if self.fault is Fault.STT_DEAD:
@@ -78,30 +78,30 @@ class Listening:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing; there is nothing to free."""
 
 
 class Recogniser:
-    """Speech to text."""
+    """A recogniser that knows the ground truth."""
 
     def __init__(self, said: Said, fault: Fault = Fault.NONE) -> None:
         self._said = said
         self._fault = fault
 
     async def start(self) -> None:
-        """Ready."""
+        """Does nothing; part of the engine's life cycle."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing; part of the engine's life cycle."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
-        """See `pipeline.speech.SpeechToText`."""
+        """Begins an utterance (`pipeline.speech.SpeechToText`)."""
         clock = asyncio.get_running_loop().time
         return Listening(self._said, self._fault, clock, clock() - _PREROLL_S, clock())
 
 
 class Voice:
-    """Text to speech: the agent's reading, 0.2 s a chunk."""
+    """A voice that speaks the agent's reading, in chunks of 0.2 s."""
 
     rate_hz = RATE_HZ
 
@@ -109,13 +109,13 @@ class Voice:
         self._fault = fault
 
     async def start(self) -> None:
-        """Ready."""
+        """Does nothing; part of the engine's life cycle."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing; part of the engine's life cycle."""
 
     async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
-        """See `pipeline.speech.TextToSpeech`."""
+        """Speaks `text` after `TTS_S` (`pipeline.speech.TextToSpeech`)."""
         await asyncio.sleep(TTS_S)
         sound = agent_words(text)
         words = [
@@ -131,7 +131,8 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the agent says: its first words, then an answer to anything. `expected` of the caller's answer."""
+    """The agent's words: a greeting, then an answer to anything. `expected`: the grammar of the caller's
+    answer."""
 
     greeting: str = "Good morning, how may I help you?"
     answer: str = "Thank you, I have written that down for you."
@@ -139,7 +140,7 @@ class Part:
 
 
 class Agent:
-    """One conversation; `events` is what it was told, in order."""
+    """One conversation; `events` are those that the agent received, in order."""
 
     def __init__(self, part: Part, fault: Fault = Fault.NONE) -> None:
         self.events: list[AgentEvent] = []
@@ -147,7 +148,7 @@ class Agent:
         self._fault = fault
 
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """See `pipeline.agent.Conversation`."""
+        """Records the event and answers it (`pipeline.agent.Conversation`)."""
         self.events.append(event)
         if isinstance(event, CallOpened):
             yield Say(self._part.greeting)
@@ -158,9 +159,5 @@ class Agent:
             yield Expect(self._part.expected)
 
     def report(self) -> AgentReport:
-        """Nothing came of it."""
+        """Returns an empty report."""
         return AgentReport()
-
-    def last_said(self) -> UserSaid | None:
-        """What the agent was last told that the caller said."""
-        return next((event for event in reversed(self.events) if isinstance(event, UserSaid)), None)

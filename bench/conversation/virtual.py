@@ -176,7 +176,7 @@ def _session(
         phrases=phrases,
         fallback_tts=(GuardedVoice(Voice(), Guard("tts", "spare"), last=True),) if stalls else (),
         observer=observer,
-        judge=_JUDGE,
+        detector=_JUDGE,
     )
 
 

@@ -1,4 +1,4 @@
-"""The scripted callers over SIP and RTP: a socket each, µ-law or Opus, against a server of its own."""
+"""Scripted callers over SIP and RTP, one socket each, µ-law or Opus, against a server of the benchmark."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CODECS_OFFERED: Final = {"pcmu": PCMU, "opus": OPUS}
 
 @dataclass(slots=True)
 class FiledTruth(Truth):
-    """Written down for the other process as well."""
+    """Ground truth that is also written to a file for the server's process."""
 
     path: Path = Path()
 
     def add(self, sound: Sound, at: float) -> None:
-        """See `Truth`."""
+        """Adds the words of a sound, and appends these to the file."""
         first = len(self.words)
         Truth.add(self, sound, at)
         with self.path.open("a", encoding="utf-8") as file:
@@ -49,11 +49,11 @@ class Phone(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """The socket is open."""
+        """Keeps the open socket."""
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """A packet of the agent's."""
+        """Takes a packet of the agent."""
         self.handset.receive(data)
 
     def _put(self, packet: bytes) -> None:
@@ -93,7 +93,7 @@ class _Signalling(asyncio.DatagramProtocol):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One to be made: `seed` is of the losses on its way."""
+    """A call to place; `seed` is that of its packet losses."""
 
     script: Script
     codec: str
@@ -101,7 +101,7 @@ class Call:
 
 
 async def ring(server: Server, place: int, call: Call) -> Taped:
-    """Call number `place`. Raises RuntimeError when it is not answered."""
+    """Places call number `place`. Raises RuntimeError when it is not answered."""
     loop = asyncio.get_running_loop()
     server.prepare(place, call.script)
     rtp, phone = await loop.create_datagram_endpoint(
@@ -138,7 +138,7 @@ async def ring(server: Server, place: int, call: Call) -> Taped:
 
 
 async def ring_all(server: Server, calls: Sequence[Call]) -> list[Taped]:
-    """The calls, `AT_ONCE` side by side."""
+    """Places the calls, `AT_ONCE` at a time."""
     free = asyncio.Semaphore(AT_ONCE)
 
     async def one(place: int, call: Call) -> Taped:
@@ -149,7 +149,7 @@ async def ring_all(server: Server, calls: Sequence[Call]) -> list[Taped]:
 
 
 def measure(calls: Sequence[Call]) -> list[Taped]:
-    """The calls, with a server of their own, each with the server's account of it."""
+    """Runs the calls on a server of their own; returns each recording with the server's account."""
     with tempfile.TemporaryDirectory() as directory:
         server = Server(Path(directory), [call.script for call in calls])
         try:
@@ -163,9 +163,9 @@ def measure(calls: Sequence[Call]) -> list[Taped]:
 
 
 def compared(name: str, codec: str, wire: Sequence[Outcome], virtual: Sequence[Outcome]) -> dict[str, Any]:
-    """One row: what came of the same calls on both levels. `apart_ms`: the median of what each call's figure
-    (of yielding where the caller interrupts, else of answering) differs by; calls that came out differently
-    have none."""
+    """Returns one row: the outcomes of the same calls on wire and virtual clock. `apart_ms`: the median
+    difference of each call's figure (yield where the caller interrupts, else response), without calls that
+    had different outcomes."""
     here, there = summary(wire), summary(virtual)
     figure = "yield_ms" if here["yield_ms"]["count"] else "response_ms"
     pairs = [(getattr(one, figure), getattr(other, figure)) for one, other in zip(wire, virtual, strict=True)]

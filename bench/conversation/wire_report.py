@@ -1,5 +1,5 @@
-"""What the calls over SIP and RTP add to the tables: targets that only they can show, and themselves beside
-the virtual clock."""
+"""Rows and text of the calls over SIP and RTP: targets that only these can show, and a comparison with the
+virtual clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Row = tuple[str, ...]
 
 
 def target_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
-    """Target, limit, reached, baseline, met or missed."""
+    """Yields rows of target, limit, measured value, baseline, and whether the target is met."""
     wire = figures.get("wire", ())
     for name, limit in RESPONSE_MS.items():
         found = [each["wire"].get(name) for each in wire if each["scenario"] == "clean turn"]
@@ -45,7 +45,7 @@ def target_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def rows(figures: Mapping[str, Any]) -> list[Row]:
-    """The wire beside the virtual clock."""
+    """Returns rows of the wire beside the virtual clock."""
     return [
         (
             each["scenario"],
@@ -63,7 +63,7 @@ def rows(figures: Mapping[str, Any]) -> list[Row]:
 
 
 def text(figures: Mapping[str, Any]) -> list[str]:
-    """What a reader of the table has to know."""
+    """Returns the text that explains the table."""
     wire = figures.get("wire", ())
     late, own = percentiles([ms for each in wire for ms in each["late_ms"]]), server_ms(wire)
     return [
@@ -79,7 +79,7 @@ def text(figures: Mapping[str, Any]) -> list[str]:
 
 
 def server_ms(wire: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The server's own part of every response, by its account: p50, p95 and how many."""
+    """Returns the server's own part of every response, by its account: p50, p95 and the count."""
     return percentiles([ms for each in wire for ms in each["server_ms"]])
 
 

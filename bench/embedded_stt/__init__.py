@@ -1,1 +1,1 @@
-"""What the embedded recogniser takes and refuses."""
+"""Measures which words the embedded recogniser takes for answers, and which it refuses."""

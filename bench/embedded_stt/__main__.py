@@ -1,5 +1,6 @@
 """`python -m bench embedded-stt`: how often the embedded recogniser takes other words for an answer, and an
-answer for other words, on the half of the corpus that sets no weights.
+answer for other words, on the half of the corpus that sets no weights. What it doubts is confirmed by the
+caller, and neither taken nor refused; a doubtful yes or no is not understood, as in a script.
 
 Beside it the grammar alone, as pocketsphinx searches it: the acoustic model as it comes, answers taken from a
 mean word posterior of 0.3 on, and the same utterance frame by frame. CPU is that of either, interleaved."""
@@ -32,7 +33,7 @@ SHORT: Final = 8
 _POSTERIOR: Final = 0.3
 _FRAME: Final = RATE_HZ // 50 * 2
 
-Ears = Callable[[bytes, Grammar], str]
+Recognize = Callable[[bytes, Grammar], Hypothesis]
 
 
 class Alone:
@@ -44,8 +45,8 @@ class Alone:
         )
         self._known: dict[Grammar, str] = {}
 
-    def __call__(self, samples: bytes, made: Grammar) -> str:
-        """The answer, "" for none."""
+    def __call__(self, samples: bytes, made: Grammar) -> Hypothesis:
+        """The answer, without words for none."""
         decoder = self._decoder
         if made not in self._known:
             self._learn(made)
@@ -55,7 +56,8 @@ class Alone:
         for start in range(0, len(samples), _FRAME):
             decoder.process_raw(samples[start : start + _FRAME])
         decoder.end_utt()
-        return _taken(hypothesis(decoder), _POSTERIOR)
+        heard = hypothesis(decoder)
+        return heard if heard.confidence >= _POSTERIOR else Hypothesis("")
 
     def _learn(self, made: Grammar) -> None:
         for word in made.words:
@@ -73,39 +75,38 @@ class Shipped:
         self._live = SphinxDecoder(dictionary(), narrow=True)
         self._verified = Verified(dictionary(), narrow=True)
 
-    def __call__(self, samples: bytes, made: Grammar) -> str:
-        """The answer, "" for none."""
+    def __call__(self, samples: bytes, made: Grammar) -> Hypothesis:
+        """The answer, without words for none."""
         self._live.begin(made)
         for start in range(0, len(samples), _FRAME):
             self._live.feed(samples[start : start + _FRAME])
         self._live.end()
         if not self._live.may_hold(samples, made):
-            return ""
-        return _taken(self._verified.hear(samples, made), SphinxSettings().min_confidence)
-
-
-def _taken(heard: Hypothesis, least: float) -> str:
-    return heard.text if heard.confidence >= least else ""
+            return Hypothesis("")
+        heard = SphinxSettings().judged(self._verified.hear(samples, made))
+        return Hypothesis("") if heard.doubtful and made.kinds == ("yes_no",) else heard
 
 
 @dataclass(slots=True)
 class Count:
-    """What became of the questions of one kind. `right`: heard word for word. `words`, `wrong`: of those that
-    were answered."""
+    """What became of the questions of one kind. `taken` without being `confirmed`. `right`: heard word for
+    word. `words`, `wrong`: of those that were answered."""
 
     asked: int = 0
     taken: int = 0
+    confirmed: int = 0
     right: int = 0
     words: int = 0
     wrong: int = 0
 
-    def add(self, right: str, heard: str) -> None:
+    def add(self, right: str, heard: Hypothesis) -> None:
         """One more, with what was to be heard and what was."""
         self.asked += 1
-        self.taken += heard != ""
-        self.right += heard == right
-        if right and heard:
-            wrong, words = word_errors(right, heard)
+        self.taken += heard.text != "" and not heard.doubtful
+        self.confirmed += heard.doubtful
+        self.right += heard.text == right
+        if right and heard.text:
+            wrong, words = word_errors(right, heard.text)
             self.wrong += wrong
             self.words += words
 
@@ -116,7 +117,7 @@ Counts = dict[tuple[str, str, bool], Count]
 def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, float], float]:
     """The counts by contender, material, kind and whether there was an answer; CPU seconds by contender; the
     seconds of audio."""
-    contenders: dict[str, Ears] = {"shipped": Shipped(), "grammar alone": Alone()}
+    contenders: dict[str, Recognize] = {"shipped": Shipped(), "grammar alone": Alone()}
     counts: dict[str, Counts] = {name: defaultdict(Count) for name in contenders}
     spent: dict[str, float] = dict.fromkeys(contenders, 0.0)
     audio_s = 0.0
@@ -125,9 +126,9 @@ def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, flo
         assert made is not None
         samples = widened(question.spoken.samples[: LONGEST_S * LINE_HZ]).tobytes()
         audio_s += len(samples) / (2 * RATE_HZ)
-        for name, ears in contenders.items():
+        for name, recognizer in contenders.items():
             begun = time.process_time()
-            heard = ears(samples, made)
+            heard = recognizer(samples, made)
             spent[name] += time.process_time() - begun
             counts[name][question.material, question.asked, question.right != ""].add(question.right, heard)
     return counts, spent, audio_s
@@ -141,16 +142,20 @@ def _rows(counts: dict[str, Counts], *, answers: bool) -> list[list[object]]:
         if answered != answers:
             continue
         row: list[object] = [f"{material}, {kind}", shipped[key].asked]
+        row.append(_share(shipped[key].confirmed, shipped[key]))
         for count in (shipped[key], alone[key]):
-            row += _refused(count) if answers else [f"{count.taken} ({_percent(count.taken, count.asked)})"]
+            row += _refused(count) if answers else [_share(count.taken, count)]
         found.append(row)
     return found
 
 
 def _refused(count: Count) -> Sequence[Any]:
-    refused = count.asked - count.taken
-    wrong = _percent(count.wrong, count.words)
-    return f"{refused} ({_percent(refused, count.asked)})", count.asked - count.right, wrong
+    refused = count.asked - count.taken - count.confirmed
+    return _share(refused, count), count.asked - count.right, _percent(count.wrong, count.words)
+
+
+def _share(part: int, count: Count) -> str:
+    return f"{part} ({_percent(part, count.asked)})"
 
 
 def _percent(part: int, whole: int) -> str:
@@ -160,9 +165,10 @@ def _percent(part: int, whole: int) -> str:
 def tables(counts: dict[str, Counts]) -> tuple[list[list[object]], list[list[object]]]:
     """Shows and gives what became of other words, and of answers."""
     others, answers = _rows(counts, answers=False), _rows(counts, answers=True)
-    report.show("no answer, and taken for one", ["", "asked", "shipped", "grammar alone"], others)
+    columns = ["", "asked", "confirmed", "taken", "taken, grammar alone"]
+    report.show("no answer, and taken for one", columns, others)
     each = ["refused", "refused or wrong", "words wrong"]
-    report.show("answers", ["", "asked", *each, *(f"{name}, alone" for name in each)], answers)
+    report.show("answers", ["", "asked", "confirmed", *each, *(f"{name}, alone" for name in each)], answers)
     return others, answers
 
 

@@ -1,10 +1,9 @@
-"""What the embedded recogniser is fitted to and measured on: recorded prompts and synthetic voices, as a
-telephone line of 8 kHz delivers them.
+"""The corpus to fit and measure the embedded recogniser: recorded prompts and synthetic voices, over a
+telephone line of 8 kHz.
 
 The prompts are Debian's `asterisk-core-sounds-en-wav`: one person, 551 files, of which some are one word.
-They are halved by their name: the even ones tune, the odd ones are reported. A digit string or a date is made
-of the files of its words. Synthetic answers are halved by voice and text in the same way.
-"""
+They are halved by their name: the even ones tune, the odd ones are reported. A digit string or a date is
+joined from the files of its words. Synthetic answers are halved by voice and text in the same way."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ STRINGS: Final = 60
 FLITE_VOICES: Final = ("kal", "kal16", "slt", "rms", "awb")
 ESPEAK: Final = "espeak"
 TUNING_VOICES: Final = ((150, 40), (200, 65), (175, 30), (130, 55))
-"""Words a minute and pitch of espeak-ng's voice where it tunes only."""
+"""Words a minute and pitch of the espeak-ng voices that are used for tuning only."""
 
 TUNING_TEXTS: Final = 45
 
@@ -120,13 +119,13 @@ ASIDES: Final = (
     "excuse me",
     "i am busy",
 )
-"""What people say that answers no question of a grammar."""
+"""Utterances that answer no question of a grammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """`samples`: at 8 kHz, over the line. `text`: "" where it is not known. `voice`: "recorded" or a
-    synthetic one. `name`: what the halves go by."""
+    """One utterance. `samples`: at 8 kHz, over the line. `text`: "" where it is not known. `voice`:
+    "recorded" or a synthetic one. `name`: decides the half."""
 
     name: str
     voice: str
@@ -135,12 +134,12 @@ class Spoken:
 
     @property
     def tunes(self) -> bool:
-        """It is of the even half."""
+        """Whether the utterance is in the half that tunes."""
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 2 == 0
 
 
 def on_the_line(samples: Pcm, rate_hz: int) -> Pcm:
-    """`samples` as a telephone delivers them: 8 kHz, µ-law, with a pause before and behind."""
+    """Returns `samples` as a telephone delivers them: 8 kHz, µ-law, with pauses around."""
     narrow = resample(samples, rate_hz, LINE_HZ)
     coded, decoded = np.empty(len(narrow), np.uint8), np.empty(len(narrow), np.int16)
     kernels.ulaw_encode(narrow, coded)
@@ -149,12 +148,12 @@ def on_the_line(samples: Pcm, rate_hz: int) -> Pcm:
 
 
 def widened(samples: Pcm) -> Pcm:
-    """A line's samples at 16 kHz, as a recogniser of that rate gets them."""
+    """Resamples a line's samples to 16 kHz, as for a recogniser of that rate."""
     return Resampler(LINE_HZ, RATE_HZ)(samples)
 
 
 def flite(text: str, voice: str) -> Pcm:
-    """`text` at 16 kHz."""
+    """Speaks `text` at 16 kHz."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
         subprocess.run(("flite", "-voice", voice, "-t", text, "-o", file.name), check=True)
         samples, rate_hz = read(file.name)
@@ -162,7 +161,7 @@ def flite(text: str, voice: str) -> Pcm:
 
 
 def espeak(library: EspeakLibrary, text: str, rate_wpm: int = 175, pitch: int = 50) -> Pcm:
-    """`text` at 16 kHz."""
+    """Speaks `text` at 16 kHz."""
     sound = bytearray()
 
     def keep(samples: bytes, words: list[WordEvent]) -> bool:
@@ -175,7 +174,7 @@ def espeak(library: EspeakLibrary, text: str, rate_wpm: int = 175, pitch: int = 
 
 
 def texts() -> dict[str, str]:
-    """What the prompts of one word or few say, by their names."""
+    """Returns the texts of short prompts by name."""
     named = {
         **{f"digits/{number}": word for number, word in enumerate(NUMBERS)},
         **{f"digits/{20 + 10 * number}": word for number, word in enumerate(TENS)},
@@ -190,7 +189,7 @@ def texts() -> dict[str, str]:
 
 
 def prompts() -> list[Spoken]:
-    """Every file that holds words."""
+    """Returns every file that contains words."""
     known = texts()
     found = []
     for path in sorted(PROMPTS.rglob("*.wav")):
@@ -203,7 +202,7 @@ def prompts() -> list[Spoken]:
 
 
 def joined(names: Sequence[str], gap_ms: int) -> Pcm:
-    """Several prompts one behind the other, over the line."""
+    """Joins several prompts, over the line."""
     pieces: list[Pcm] = []
     for name in names:
         samples, rate_hz = read(PROMPTS / f"{name}.wav")
@@ -212,7 +211,7 @@ def joined(names: Sequence[str], gap_ms: int) -> Pcm:
 
 
 def digit_strings() -> Iterator[Spoken]:
-    """Numbers of 4 to 10 recorded digits."""
+    """Yields numbers of 4 to 10 recorded digits."""
     dice = random.Random(5)
     for _ in range(STRINGS):
         digits = [dice.randrange(10) for _ in range(dice.choice([4, 5, 7, 10]))]
@@ -222,7 +221,7 @@ def digit_strings() -> Iterator[Spoken]:
 
 
 def dates() -> Iterator[Spoken]:
-    """A recorded month and day."""
+    """Yields recorded months with days."""
     dice = random.Random(6)
     for _ in range(STRINGS):
         month, day = dice.randrange(12), dice.randrange(20)
@@ -232,7 +231,7 @@ def dates() -> Iterator[Spoken]:
 
 
 def synthetic() -> Iterator[Spoken]:
-    """Answers and asides by flite's voices and espeak-ng."""
+    """Yields answers and asides by flite's voices and espeak-ng."""
     library = EspeakLibrary()
     every = sorted({*yes_no(), *PHRASES, *ASIDES})
     for voice, text in itertools.product((*FLITE_VOICES, ESPEAK), every):
@@ -241,7 +240,7 @@ def synthetic() -> Iterator[Spoken]:
 
 
 def variants() -> Iterator[Spoken]:
-    """Answers, asides, digits and dates by espeak-ng, quicker and slower, higher and lower: for tuning."""
+    """Yields answers, asides, digits and dates by espeak-ng at other speeds and pitches, for tuning."""
     library, dice = EspeakLibrary(), random.Random(8)
     every = sorted({*yes_no(), *PHRASES, *ASIDES})
     for rate_wpm, pitch in TUNING_VOICES:

@@ -1,8 +1,9 @@
-"""Sets `pipeline.stt.sphinx.narrow`: what a line of 8 kHz makes of the acoustic model's cepstra.
+"""Computes `pipeline.stt.sphinx.narrow`: how a line of 8 kHz changes the acoustic model's cepstra.
 
 The same sentences in both forms, wide as synthesised and narrow over µ-law, frame by frame: a linear
-regression of the narrow cepstra on the wide ones. Nothing of what is said or recognised goes into it. Prints
-the module; `python -m bench embedded-stt-narrow > pipeline/stt/sphinx/narrow.py`. Takes half a minute."""
+regression of the narrow cepstra on the wide ones, which uses neither the words spoken nor those recognised.
+Prints the module; `python -m bench embedded-stt-narrow > pipeline/stt/sphinx/narrow.py`. Takes half a minute.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ SENTENCES: Final = (
 )
 CEPSTRA: Final = 13
 _SPOKEN: Final = 0.45
-"""The share of the frames that are pauses, by their level."""
+"""Quantile of the level below which frames are pauses."""
 
 _HEAD: Final = '''"""What a line of 8 kHz makes of the acoustic model's cepstra, as MLLR of its means.
 
@@ -56,7 +57,7 @@ def mllr() -> str:
 
 
 def cepstra(utterances: Iterable[Pcm]) -> Iterator[Matrix]:
-    """What pocketsphinx's front end makes of utterances at 16 kHz: (frames, 13), each in turn."""
+    """Yields the cepstra of pocketsphinx's front end for utterances at 16 kHz: (frames, 13) each."""
     with TemporaryDirectory() as folder:
         phones = pocketsphinx.get_model_path("en-us/en-us-phone.lm.bin")
         settings = {"lm": None, "dict": None, "allphone": phones, "mfclogdir": folder, "loglevel": "FATAL"}
@@ -72,7 +73,7 @@ def cepstra(utterances: Iterable[Pcm]) -> Iterator[Matrix]:
 
 
 def delay(wide: Pcm, narrow: Pcm) -> int:
-    """Samples that the line's filters hold a voice back."""
+    """Returns the delay of the line's filters in samples."""
     length = min(len(wide), len(narrow)) - 400
     return max(
         range(400), key=lambda lag: float(np.dot(narrow[lag : lag + length] * 1.0, wide[:length] * 1.0))
@@ -80,7 +81,7 @@ def delay(wide: Pcm, narrow: Pcm) -> int:
 
 
 def both(voice: str, text: str) -> tuple[Pcm, Pcm]:
-    """An utterance at 16 kHz as synthesised and as it comes over the line, in step."""
+    """Returns an utterance at 16 kHz as synthesised and over the line, aligned."""
     spoken = flite(text, voice)
     narrow = widened(on_the_line(spoken, RATE_HZ))
     pause_ms = 300
@@ -91,7 +92,7 @@ def both(voice: str, text: str) -> tuple[Pcm, Pcm]:
 
 
 def regression(wide: Matrix, narrow: Matrix) -> Matrix:
-    """The matrix that makes narrow cepstra of wide ones, beside a constant."""
+    """Returns the matrix that maps wide cepstra to narrow ones, without the constant."""
     known = np.c_[wide, np.ones(len(wide))]
     return np.asarray(np.linalg.lstsq(known, narrow, rcond=None)[0][:CEPSTRA].T)
 

@@ -1,12 +1,11 @@
-"""`python -m bench embedded-stt-people FOLDER`: the embedded recogniser and people whom nothing was fitted
-to.
+"""Measures the embedded recogniser on people to whom nothing was fitted: `python -m bench embedded-stt-people
+FOLDER`.
 
 FOLDER holds the unpacked Debian packages ktuberling-data, hedgewars-data, tuxpaint-stamps-default,
-klettres-data, alsa-utils and asterisk-core-sounds-{fr,it,ru}-wav, and the wheel spokennumbers of PyPI:
-single words and short phrases of some sixty people in 25 languages, by volunteers with microphones of
-every kind. They are halved by the SHA-1 of
-the person's name here: the even ones tune, the odd ones are reported. What they say is other words to every
-question, but for the digits of three voices and the English words of five that are answers too."""
+klettres-data, alsa-utils and asterisk-core-sounds-{fr,it,ru}-wav, and the wheel spokennumbers of PyPI: single
+words and short phrases of some sixty people in 25 languages, by volunteers with microphones of every kind.
+They are halved by the SHA-1 of the person's name here: the even ones tune, the odd ones are reported. Their
+words answer no question, except the digits of three voices and the English words of five."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ _LANGUAGE: Final = re.compile(r"_desc_(..)\.ogg$")
 
 
 def sound(path: Path) -> Pcm:
-    """A file at 16 kHz, in one channel."""
+    """Reads a file at 16 kHz, in one channel."""
     pieces = []
     with av.open(str(path), metadata_errors="ignore") as container:
         resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE_HZ)
@@ -73,7 +72,7 @@ def sound(path: Path) -> Pcm:
 
 
 def spoken(path: Path, person: str, text: str = "") -> Spoken | None:
-    """A file over the line; None where there is hardly a word in it, or too many."""
+    """Returns a file over the line; None where it is too short, too long or too soft."""
     try:
         samples = sound(path)
     except av.FFmpegError:
@@ -84,7 +83,7 @@ def spoken(path: Path, person: str, text: str = "") -> Spoken | None:
 
 
 def other_words(folder: Path, dice: random.Random) -> Iterator[Spoken]:
-    """Up to `OF_A_VOICE` files of each voice."""
+    """Yields up to `OF_A_VOICE` files of each voice."""
     for source, pattern in _SOUNDS.items():
         voices: dict[str, list[Path]] = {}
         for path in sorted(folder.glob(f"*/{pattern}")):
@@ -100,7 +99,7 @@ def other_words(folder: Path, dice: random.Random) -> Iterator[Spoken]:
 
 
 def digits(folder: Path, dice: random.Random) -> Iterator[Spoken]:
-    """Single digits and strings of two to five, by three people."""
+    """Yields single digits and strings of two to five, by three people."""
     for person, pattern in _DIGITS.items():
         paths = [next(folder.glob(pattern.format(digit))) for digit in range(10)]
         said = [_trimmed(sound(path)) for path in paths]
@@ -114,14 +113,15 @@ def digits(folder: Path, dice: random.Random) -> Iterator[Spoken]:
 
 
 def _trimmed(samples: Pcm) -> Pcm:
-    """`samples` with 0.1 s at most before and behind what is loud."""
+    """Trims to 0.1 s around the loud part."""
     levels = np.abs(samples.astype(np.int32))
     loud = np.flatnonzero(levels > _LOUD * levels.max())
     return samples[max(0, loud[0] - RATE_HZ // 10) : loud[-1] + RATE_HZ // 10]
 
 
 def named(folder: Path) -> Iterator[tuple[str, list[Spoken]]]:
-    """People and what each names: animals with their article, things in pictures, short words, places."""
+    """Yields people with the words of each: animals with their article, things in pictures, short words,
+    places."""
     for person, pattern in _NAMES.items():
         found = []
         for path in sorted(folder.glob(pattern)):
@@ -145,7 +145,7 @@ def _text(path: Path) -> str:
 
 
 def questions(folder: Path) -> Iterator[Question]:
-    """Other words to every kind of question and to a list of ten; digits and animals where they answer."""
+    """Yields other words for every kind of question and a list of ten; digits and animals as answers too."""
     dice = random.Random(21)
     words = sorted(set(texts().values()))
     for said in other_words(folder, dice):
@@ -184,7 +184,7 @@ def main(folder: Path) -> None:
 
 
 def by_person(asked: Sequence[Question]) -> Iterator[Question]:
-    """Answers told apart by who gave them."""
+    """Yields questions with answers named by the person who gave these."""
     for each in asked:
         name = f"{each.spoken.voice}: {each.asked}" if each.right else each.asked
         yield replace(each, asked=name)

@@ -1,4 +1,5 @@
-"""What the embedded recogniser is asked about the corpus: an utterance, a grammar, and what is right."""
+"""The questions to the embedded recogniser about the corpus: an utterance, a grammar, and the right
+answer."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ _ANSWERS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`asked`: what kind of answer; `expected`: the grammar; `right`: what is to be heard, "" for nothing."""
+    """One question. `asked`: the kind of answer; `expected`: the grammar; `right`: the right answer, "" for
+    none."""
 
     asked: str
     expected: Expected
@@ -49,18 +51,18 @@ class Question:
 
     @property
     def material(self) -> str:
-        """What the utterance is: "recorded" (the announcer), "synthetic", or "people"."""
+        """The kind of the utterance: "recorded" (the announcer), "synthetic", or "people"."""
         voice = self.spoken.voice
         return voice if voice == "recorded" else "synthetic" if voice in (*FLITE_VOICES, ESPEAK) else "people"
 
 
 def expected(asked: str) -> Expected:
-    """What a question of this kind may be answered with."""
+    """Returns the grammar of a kind of question."""
     return Expected(PHRASES) if asked == "phrases" else Expected((), (asked,))
 
 
 def questions() -> Iterator[Question]:
-    """Every one: each prompt is put to a yes-or-no question, a number's digits and a date, each word of the
+    """Yields all questions: each prompt as the answer to yes or no, digits and a date, each word of the
     prompts to lists of phrases with and without it; strings, dates and synthetic voices to all kinds."""
     recorded = prompts()
     yield from (_asked(asked, spoken) for spoken in recorded for asked in KINDS)
@@ -77,7 +79,7 @@ def questions() -> Iterator[Question]:
 
 
 def tuning_questions() -> Iterator[Question]:
-    """The half of them that tunes, and espeak-ng's other voices."""
+    """Yields the half of the questions that tunes, and espeak-ng's other voices."""
     yield from (each for each in questions() if each.spoken.tunes)
     for spoken in variants():
         words = spoken.text.split()

@@ -1,1 +1,1 @@
-"""The numba kernels, each beside a baseline."""
+"""Measures the numba kernels, each beside a baseline."""

@@ -1,8 +1,7 @@
-"""`python -m bench kernels`: nanoseconds of CPU per 20 ms frame, beside what one would otherwise take.
+"""Measures nanoseconds of CPU per 20 ms frame, beside the usual alternatives: `python -m bench kernels`.
 
-Every contender of a row is timed in turn in the same process, several rounds, and the medians are compared:
-the machine's noise then falls on all of them. All are fed frames, as on a call, and not whole files.
-"""
+The contenders of a row are timed in turn in the same process, several rounds, and the medians are compared,
+so that the machine's noise affects all. All get frames, as on a call, and not whole files."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ import webrtcvad
 from scipy import signal
 
 from bench import report
+from bench.kernels import speech_codecs
 from bench.kernels.silence import MOST, Listener, listeners
 from pipeline.audio import Pcm, dtmf, frame_samples, kernels
 from pipeline.audio.plc import Concealment
@@ -40,7 +40,7 @@ _RNG: Final = np.random.default_rng(20)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row: `contenders` by name, ours first."""
+    """One row: `contenders` by name, this server's kernel first."""
 
     name: str
     contenders: dict[str, Run]
@@ -48,7 +48,7 @@ class Case:
 
 
 def _speechlike(rate_hz: int) -> Pcm:
-    """A frame at the level of a voice."""
+    """Returns a frame of noise at the level of a voice."""
     return _RNG.normal(0, 3000, frame_samples(rate_hz)).astype(np.int16)
 
 
@@ -134,7 +134,7 @@ def _resampling(from_hz: int, to_hz: int) -> Case:
 
 
 def _held_back_ms(from_hz: int, to_hz: int) -> float:
-    """The most audio that soxr's stream has taken and not given back."""
+    """Returns the most audio in milliseconds that soxr's stream holds back."""
     stream = soxr.ResampleStream(from_hz, to_hz, 1, dtype="int16", quality="HQ")
     frame = _speechlike(from_hz)
     given, worst = 0, 0.0
@@ -180,10 +180,11 @@ def _losses() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    """Every row of the table."""
+    """Returns every row of the table."""
     pairs = ((8000, 16000), (16000, 8000), (22050, 8000), (24000, 8000), (48000, 16000))
     return [
         *_g711(),
+        *(Case(name, contenders, note) for name, contenders, note in speech_codecs.rows()),
         *_levels(),
         *(_resampling(from_hz, to_hz) for from_hz, to_hz in pairs),
         _vad(8000),
@@ -193,7 +194,7 @@ def cases() -> list[Case]:
 
 
 def measured(case: Case, rounds: int) -> dict[str, float]:
-    """Median CPU nanoseconds of one call of each contender."""
+    """Returns the median CPU nanoseconds per call of each contender."""
     counts = {name: _count(run) for name, run in case.contenders.items()}
     times: dict[str, list[float]] = {name: [] for name in counts}
     for _ in range(rounds):
@@ -203,7 +204,7 @@ def measured(case: Case, rounds: int) -> dict[str, float]:
 
 
 def _count(run: Run) -> int:
-    """How many calls make a round of about 20 ms."""
+    """Returns how many calls make a round of about 20 ms."""
     _timed(run, 20)
     return max(20, int(_ROUND_NS / max(1.0, _timed(run, 50))))
 
@@ -216,7 +217,8 @@ def _timed(run: Run, count: int) -> float:
 
 
 def in_silence(listener: Listener, rounds: int) -> dict[str, Any]:
-    """What it costs in digital silence beside a voice, in turns, and whether it meets subnormal numbers."""
+    """Measures the cost in digital silence beside that in a voice, in turns, and whether subnormal numbers
+    occur."""
     case = Case(listener.name, {"voice": listener.in_voice(), "silence": listener.in_silence()})
     times = measured(case, rounds)
     ratio = round(times["silence"] / times["voice"], 2)
@@ -225,7 +227,7 @@ def in_silence(listener: Listener, rounds: int) -> dict[str, Any]:
 
 
 def silences(rounds: int) -> dict[str, dict[str, Any]]:
-    """The rows of digital silence, shown."""
+    """Measures and prints the rows of digital silence."""
     found = {each.name: in_silence(each, rounds) for each in listeners()}
     rows = [
         [
@@ -250,10 +252,8 @@ def main(rounds: int) -> None:
     kernels.warm()
     rows: list[list[object]] = []
     figures: dict[str, dict[str, object]] = {}
-    groups: dict[str, dict[str, float]] = {}
     for case in cases():
         times = measured(case, rounds)
-        groups[case.name] = times
         figures[case.name] = {"ns": times, "note": case.note}
         others = [f"{name} {ns / times['ours']:.1f}x" for name, ns in times.items() if name != "ours"]
         rows.append([case.name, f"{times['ours']:,.0f}", ", ".join(others), case.note])
@@ -261,8 +261,7 @@ def main(rounds: int) -> None:
     silent = silences(rounds)
     told = {"unit": "ns of CPU per 20 ms frame, median", "rounds": rounds, "rows": figures, "silence": silent}
     saved = report.save("kernels", told)
-    drawn = report.bars("kernels", "CPU per 20 ms frame", groups, unit="ns per frame (log)")
-    click.echo(f"{saved.relative_to(report.RESULTS.parent)}, {drawn.relative_to(report.RESULTS.parent)}")
+    click.echo(saved.relative_to(report.RESULTS.parent))
     dear = [name for name, each in silent.items() if not each["met"]]
     if dear:
         raise click.ClickException(f"dearer in digital silence than in a voice: {', '.join(dear)}")

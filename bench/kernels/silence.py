@@ -20,7 +20,7 @@ from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad, VadSettings
-from pipeline.call_progress.classifier import LineClassifier
+from pipeline.call_progress.classifier import CallProgressClassifier
 from pipeline.endpointing.prosody import prosody_of
 
 MOST: Final = 1.5
@@ -131,7 +131,7 @@ def _resampling(from_hz: int, to_hz: int) -> Listener:
 
 
 def _line(rate_hz: int) -> Step:
-    line, frames = LineClassifier(rate_hz), count()
+    line, frames = CallProgressClassifier(rate_hz), count()
     return lambda heard, _: line.push(heard, next(frames) * FRAME_MS / 1000)
 
 

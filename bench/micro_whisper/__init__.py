@@ -1,1 +1,1 @@
-"""How the micro-Whisper of the demo was trained; see `python -m bench.micro_whisper --help`."""
+"""Trains the micro-Whisper of the demo: `python -m bench.micro_whisper --help`."""

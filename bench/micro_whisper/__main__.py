@@ -1,4 +1,4 @@
-"""`python -m bench.micro_whisper`: makes the demo's recogniser again, from sentences to a model."""
+"""Makes the demo's recogniser, from sentences to a model: `python -m bench.micro_whisper`."""
 
 from __future__ import annotations
 

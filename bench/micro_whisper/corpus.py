@@ -1,4 +1,4 @@
-"""The words the micro-Whisper knows and the sentences it is trained and measured on."""
+"""The vocabulary of the micro-Whisper, and the sentences to train and measure it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PHRASES: tuple[str, ...] = (
     "goodbye",
     "i do not understand the question",
 )
-"""Forty answers of a caller. Closed on purpose: the texts are in the training set, the audio is not."""
+"""Forty answers of a caller. The texts are in the training set on purpose; the measured audio is not."""
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ DIALOGUE: tuple[str, ...] = (
     "sorry can you repeat that please",
     "yes that is right",
 )
-"""What the demo's agent and the person it calls say to each other; the slots vary."""
+"""Sentences of the demo's agent and of the person it calls; the slots vary."""
 
 OUT_OF_VOCABULARY: tuple[str, ...] = (
     "the weather is lovely in paris this spring",
@@ -112,7 +112,7 @@ OUT_OF_VOCABULARY: tuple[str, ...] = (
     "what time does the train leave for boston",
     "nobody told me about the extra fee",
 )
-"""Sentences whose confidence must come out low."""
+"""Sentences that must get a low confidence."""
 
 WORDS: tuple[str, ...] = tuple(
     sorted(
@@ -121,11 +121,11 @@ WORDS: tuple[str, ...] = tuple(
         ),
     ),
 )
-"""The whole vocabulary: one token each."""
+"""The whole vocabulary, one token per word."""
 
 
 def sentence(rng: random.Random) -> str:
-    """One training text. The mixture keeps word order free in a third of them, so that the decoder listens
+    """Returns one training text. A third of the texts have free word order, so that the decoder listens
     instead of completing the forty phrases from memory."""
     kinds = (
         _any_words,
@@ -144,7 +144,7 @@ def sentence(rng: random.Random) -> str:
 
 
 def unseen(rng: random.Random, count: int) -> list[str]:
-    """Digit strings, dates and names in combinations that no phrase contains."""
+    """Returns digit strings, dates and names in combinations that no phrase contains."""
     makers = (_digit_string, _date, _name)
     return [makers[index % len(makers)](rng) for index in range(count)]
 
@@ -189,7 +189,7 @@ def _dialogue(rng: random.Random) -> str:
 
 
 def _dictation(rng: random.Random) -> str:
-    """Digits as people have them: with doubles and triples, alone or in a sentence."""
+    """Returns digits as in people's numbers: with doubles and triples, alone or in a sentence."""
     count = rng.choice((4, 5, 6, 7, 7, 7))
     digits: list[str] = []
     while len(digits) < count:
@@ -199,7 +199,7 @@ def _dictation(rng: random.Random) -> str:
 
 
 class _Slots(dict[str, str]):
-    """A fresh value for every slot."""
+    """Draws a new value for every slot."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -230,13 +230,14 @@ _PAUSES = {
     "sorry can": "sorry, can",
     "hello this": "hello, this",
 }
-"""Where the demo's agent pauses: its sentences have punctuation, transcripts have none."""
+"""Pauses of the demo's agent, whose sentences have punctuation; transcripts have none."""
 
 _NUMERALS = {word: str(value) for value, word in enumerate(("zero", *DIGITS[2:]))}
 
 
 def spoken(text: str, rng: random.Random) -> str:
-    """`text` as it is given to the voice: half of the time with pauses, dictated digits also as numerals."""
+    """Returns `text` as given to the voice: half of the time with pauses, dictated digits also as
+    numerals."""
     if rng.random() < 0.5:
         for plain, paused in _PAUSES.items():
             text = text.replace(plain, paused)

@@ -1,5 +1,5 @@
-"""Training speech, synthesised on the spot: espeak-ng in many voices, flite where it is installed, over noise
-and a telephone line. 2.5 ms of CPU an utterance; 24,000 utterances were used."""
+"""Synthesises training speech: espeak-ng in many voices, flite where it is installed, over noise and a
+telephone line. 2.5 ms of CPU an utterance; 24,000 utterances were used."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _VARIANT_NAMES = (
     "+john +linda +michael +steph +klatt +klatt3 +Michael +rob +max"
 )
 VARIANTS = ("", *_VARIANT_NAMES.split())
-"""espeak-ng voices trained on; +f3 and +klatt2 are kept for measuring."""
+"""espeak-ng voices for training; +f3 and +klatt2 are reserved for measuring."""
 
 ACCENTS = ("en-us", "en-us", "en-us", "en-gb", "en-gb-scotland", "en-029")
 FLITE_VOICES = ("kal16", "awb", "rms", "rms", "kal")
-"""flite voices trained on; slt is kept for measuring."""
+"""flite voices for training; slt is reserved for measuring."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """Speech at 16 kHz (-1 to 1) and where in it the words lie, in seconds."""
+    """Speech at 16 kHz (-1 to 1), with start and end of the words in seconds."""
 
     text: str
     samples: Floats
@@ -52,14 +52,14 @@ class Utterance:
 
 
 class Voices:
-    """Everything that can speak on this machine."""
+    """The voices installed on this machine."""
 
     def __init__(self) -> None:
         self._library = EspeakLibrary()
         self.has_flite = shutil.which("flite") is not None
 
     def espeak(self, text: str, *, voice: str, rate_wpm: int = 175, pitch: int = 50) -> Floats:
-        """`text` at 16 kHz."""
+        """Speaks `text` at 16 kHz."""
         sound = bytearray()
 
         def keep(samples: bytes, words: list[WordEvent]) -> bool:
@@ -72,7 +72,7 @@ class Voices:
         return _resampled(samples, self._library.rate_hz)
 
     def flite(self, text: str, *, voice: str) -> Floats:
-        """`text` at 16 kHz."""
+        """Speaks `text` at 16 kHz."""
         with tempfile.NamedTemporaryFile(suffix=".wav") as file:
             subprocess.run(("flite", "-voice", voice, "-t", text, "-o", file.name), check=True)
             samples, rate_hz = read(file.name)
@@ -80,7 +80,7 @@ class Voices:
 
 
 def utterance(voices: Voices, rng: random.Random, noise: np.random.Generator) -> Utterance:
-    """One utterance of a random voice, level, pace and line; one in 25 is noise without words."""
+    """Makes one utterance with random voice, level, pace and line; one in 25 is noise without words."""
     if rng.random() < 0.04:
         level = 10 ** rng.uniform(-5, -1.5)
         hiss = noise.standard_normal(int(rng.uniform(0.6, 4) * RATE_HZ)).astype(np.float32) * level
@@ -94,7 +94,7 @@ def utterance(voices: Voices, rng: random.Random, noise: np.random.Generator) ->
 
 
 def over_the_line(samples: Floats, *, band: bool = True) -> Floats:
-    """A telephone: 8 kHz, 300 to 3400 Hz if `band`, µ-law."""
+    """Applies a telephone line: 8 kHz, 300 to 3400 Hz if `band`, µ-law."""
     narrow = soxr.resample(samples, RATE_HZ, RATE_HZ // 2)
     if band:
         sections = signal.butter(4, [300, 3400], btype="band", fs=RATE_HZ // 2, output="sos")
@@ -106,7 +106,7 @@ def over_the_line(samples: Floats, *, band: bool = True) -> Floats:
 
 
 def noisy(samples: Floats, snr_db: float, noise: Floats) -> Floats:
-    """`samples` with `noise` of unit power at `snr_db` below the speech."""
+    """Adds `noise` of unit power at `snr_db` below the speech."""
     peak = np.abs(samples).max(initial=0.0)
     loud = samples[np.abs(samples) > 0.01 * peak + 1e-6]
     power = float(np.mean(loud**2)) if len(loud) else 1e-4
@@ -115,7 +115,7 @@ def noisy(samples: Floats, snr_db: float, noise: Floats) -> Floats:
 
 
 def shard(voices: Voices, *, seed: int, count: int, path: Path) -> int:
-    """Writes the features and texts of `count` utterances to an .npz; gives how many were short enough."""
+    """Writes the features and texts of `count` utterances to an .npz; returns their number."""
     rng, noise = random.Random(seed), np.random.default_rng(seed)
     extractor = features.FeatureExtractor()
     mels: list[npt.NDArray[np.float16]] = []
@@ -145,7 +145,7 @@ def _voice(voices: Voices, text: str, rng: random.Random) -> Floats:
 
 
 def _spoiled(samples: Floats, rng: random.Random, noise: np.random.Generator) -> Floats:
-    """Noise on three of four, half of it coloured; a telephone line on every second."""
+    """Adds noise to three of four, half of it coloured; a telephone line to every second."""
     if rng.random() < 0.75:
         hiss = noise.standard_normal(len(samples)).astype(np.float32)
         if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""How many words a model gets wrong, by voice and line, through the server's own engine."""
+"""Measures the word error rate of a model, by voice and line, through the server's own engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HISS = np.random.default_rng(0)
 
 
 def conditions() -> dict[str, Callable[[Floats], Floats]]:
-    """Lines between the voice and the ear."""
+    """Returns the lines between the voice and the recogniser."""
     return {
         "16 kHz": lambda samples: samples,
         "8 kHz µ-law": over_the_line,
@@ -31,7 +31,7 @@ def conditions() -> dict[str, Callable[[Floats], Floats]]:
 
 
 def speakers(voices: Voices) -> dict[str, Callable[[str], Floats]]:
-    """Voices to measure with: f3, klatt2 and slt were kept out of training."""
+    """Returns the voices to measure with: f3, klatt2 and slt were not in the training."""
     chosen: dict[str, Callable[[str], Floats]] = {
         name: lambda text, name=name: voices.espeak(text, voice=name)  # type: ignore[misc]
         for name in ("en-us", "en-gb", "en-us+f3", "en-us+klatt2")
@@ -43,7 +43,7 @@ def speakers(voices: Voices) -> dict[str, Callable[[str], Floats]]:
 
 
 async def measure(engine: FasterWhisper, voices: Voices, texts: list[str]) -> Table:
-    """Percent of words wrong."""
+    """Measures the percentage of wrong words."""
     table = Table(title=f"% of words wrong, {len(texts)} texts")
     table.add_column("voice")
     lines = conditions()

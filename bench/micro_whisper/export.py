@@ -1,4 +1,4 @@
-"""From a trained network to the directory that faster-whisper loads."""
+"""Exports a trained network to the directory format of faster-whisper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def export(model: Any, words: Any, out: Path) -> None:
     model.eval()
     end = words.token_to_id("<|endoftext|>")
     generation = model.generation_config
-    generation._from_model_config = False  # else transformers leaves out what is set here
+    generation._from_model_config = False  # otherwise transformers omits the values set here
     generation.suppress_tokens = []
     generation.begin_suppress_tokens = [end]
     generation.lang_to_id = {}

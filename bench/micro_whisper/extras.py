@@ -1,4 +1,4 @@
-"""Libraries that only training needs: absent on most machines, and named when somebody trains."""
+"""Imports libraries that only training needs; a missing one is reported when it is used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 REQUIREMENTS = "torch transformers<5 ctranslate2 faster-whisper scipy soxr espeakng-loader"
-"""What `pip install` must bring for the whole way from sentences to a model; flite comes from the system."""
+"""Arguments of `pip install` for the whole way from sentences to a model; flite comes from the system."""
 
 
 class Absent:
-    """Stands for a library that is not installed, until it is used."""
+    """Stands for a library that is not installed; raises UsageError when it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -22,7 +22,7 @@ class Absent:
 
 
 def optional(name: str) -> Any:
-    """The module `name`, or an `Absent` for it."""
+    """Returns the module `name`, or an `Absent` for it."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""The network and its tokenizer: Whisper's architecture, small, with one token for each word."""
+"""The network and its tokenizer: a small Whisper with one token per word."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SPECIALS = (
     "<|nospeech|>",
     "<|notimestamps|>",
 )
-"""In the order of an English-only Whisper: CTranslate2 finds some of them by their distance."""
+"""In the order of an English-only Whisper: CTranslate2 finds some of these by their distance."""
 
 
 def tokenizer(words: Sequence[str]) -> Any:
-    """Byte-level BPE in which every word, with the space before it, is one token, by merges from the left.
+    """Makes byte-level BPE in which every word, with the space before it, is one token, by merges from the
+    left.
 
-    There is no empty token: CTranslate2 from 4.8 on takes a vocabulary with one for multilingual.
-    """
+    There is no empty token: CTranslate2 from 4.8 on takes a vocabulary with one for multilingual."""
     vocabulary = {
         letter: index for index, letter in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))
     }
@@ -49,7 +49,7 @@ def tokenizer(words: Sequence[str]) -> Any:
 
 
 def network(made: Any) -> Any:
-    """Whisper with 1.95 million parameters for the vocabulary of the tokenizer `made`."""
+    """Makes a Whisper with 1.95 million parameters for the vocabulary of the tokenizer `made`."""
     end = made.token_to_id("<|endoftext|>")
     width, heads = 128, 4
     config = transformers.WhisperConfig(

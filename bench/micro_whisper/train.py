@@ -1,10 +1,9 @@
-"""Training on one CPU core: 0.5 s a step, about 2600 steps, then as long again with whole windows.
+"""Trains on one CPU core: 0.5 s a step, about 2600 steps, then as long again with whole windows.
 
-Cross-entropy of the decoder alone learns nothing for a long time, as attention finds no way to so small an
-encoder; a second loss, characters by CTC straight from the encoder, gets it going within minutes.
-The second stage (`--init`, `--whole-windows 0.12`) shows the model windows padded to 30 s, as stock
-faster-whisper pads them: without it, it heard more than 100 % of the words wrong there.
-"""
+Cross-entropy of the decoder alone learns nothing for a long time, because attention does not find such a
+small encoder; a second loss, CTC over characters on the encoder, makes it learn within minutes. The second
+stage (`--init`, `--whole-windows 0.12`) trains on windows padded to 30 s, as stock faster-whisper pads these:
+without it the word error rate on such windows was above 100 %."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ WHOLE_WINDOW = 3000  # frames of 10 ms
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Features (80 by frames), text, and where the words begin and end in seconds."""
+    """Features (80 by frames), text, and begin and end of the words in seconds."""
 
     features: npt.NDArray[np.float16]
     text: str
@@ -43,7 +42,8 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Tensors of one step. `fed` and `wanted`: decoder tokens; `letters`: for CTC, with their lengths."""
+    """Tensors of one step. `fed` and `wanted`: input and target tokens of the decoder; `letters`: for CTC,
+    with their lengths."""
 
     features: Any
     fed: Any
@@ -54,7 +54,7 @@ class Batch:
 
 
 def load(folder: Path) -> list[Example]:
-    """All shards of a folder."""
+    """Loads all shards of a folder."""
     examples: list[Example] = []
     for path in sorted(folder.glob("shard*.npz")):
         with np.load(path) as stored:
@@ -79,7 +79,7 @@ class Batches:
         self._id = words.token_to_id
 
     def next(self) -> Batch:
-        """The next one."""
+        """Returns the next batch."""
         whole = self._rng.random() < self._whole_windows
         size = 6 if whole else self._size
         drawn = sorted(self._rng.choices(self._examples, k=size * 8), key=lambda item: item.features.shape[1])
@@ -102,7 +102,7 @@ class Batches:
         )
 
     def _masked(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """SpecAugment: two bands, and every second time a moment, are blanked."""
+        """Applies SpecAugment: blanks two bands, and every second time some frames."""
         mean = float(features.mean())
         for _ in range(2):
             width = self._rng.randint(0, 10)
@@ -115,7 +115,7 @@ class Batches:
         return features
 
     def _tokens(self, example: Example) -> tuple[list[int], list[int]]:
-        """What the decoder is fed and what it shall answer: two fifths with timestamps."""
+        """Returns input and target tokens of the decoder; two fifths have timestamps."""
         start, plain = self._id("<|startoftranscript|>"), self._id("<|notimestamps|>")
         end, zero = self._id("<|endoftext|>"), self._id("<|notimestamps|>") + 1
         if not example.text:
@@ -128,7 +128,7 @@ class Batches:
 
 
 def train(model: Any, batches: Batches, *, minutes: float, steps: int, rate: float) -> int:
-    """Trains for `minutes` of CPU or `steps`; gives the steps done."""
+    """Trains for `minutes` of CPU or `steps`; returns the steps done."""
     ctc = torch.nn.Linear(model.config.d_model, len(LETTERS) + 1)
     parameters = [*model.parameters(), *ctc.parameters()]
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
@@ -168,7 +168,7 @@ def _loss(model: Any, ctc: Any, batch: Batch, ctc_weight: float) -> Any:
 
 
 def _encoded(encoder: Any, features: Any) -> Any:
-    """The encoder on fewer than 3000 frames, which its own `forward` refuses."""
+    """Runs the encoder on fewer than 3000 frames, which its own `forward` refuses."""
     hidden = functional.gelu(encoder.conv1(features))
     hidden = functional.gelu(encoder.conv2(hidden)).transpose(1, 2)
     hidden = hidden + encoder.embed_positions.weight[: hidden.shape[1]]

@@ -1,1 +1,1 @@
-"""Recorded people, understood by local engines."""
+"""Measures how local engines understand recorded people."""

@@ -1,8 +1,9 @@
-"""`python -m bench people`: how well recorded people are understood by what needs no network.
+"""Measures how well recorded people are understood without a network: `python -m bench people`.
 
 "embedded" is pocketsphinx with the grammar of the question (free dictation where there is none), "local" is
-Whisper tiny.en by pip, at 8 kHz over µ-law and at 16 kHz. A script's own matching says what an agent would
-act upon. The recognisers take turns, utterance by utterance; CPU is that of this process and its children."""
+Whisper tiny.en by pip, at 8 kHz over µ-law and at 16 kHz. A script's own matching decides which answer an
+agent would take. The recognisers take turns, utterance by utterance; CPU is that of this process and its
+children."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from pipeline.text.spoken_numbers import in_figures, spoken_digits
 
 NOISE_S: Final = 600.0
 SHORT: Final = 4
-"""One of so many utterances is heard in a short run, and as much less noise."""
+"""One in so many utterances is used in a short run, and as much less noise."""
 
 _FREE: Final = Expected(kinds=("free",))
 _YES_NO: Final = Expected(kinds=("yes_no",))
@@ -42,19 +43,19 @@ _YES_NO: Final = Expected(kinds=("yes_no",))
 
 @dataclass(slots=True)
 class Share:
-    """How many of how many."""
+    """A count and its total."""
 
     part: int = 0
     whole: int = 0
 
     def add(self, part: int, whole: int = 1) -> None:
-        """One more, or several."""
+        """Adds to count and total."""
         self.part, self.whole = self.part + part, self.whole + whole
 
 
 @dataclass(slots=True)
 class Figures:
-    """Of one recogniser; shares by what was asked."""
+    """The figures of one recogniser; shares by the kind of question."""
 
     shares: dict[str, Share] = field(default_factory=dict)
     waited_s: list[float] = field(default_factory=list)
@@ -62,13 +63,13 @@ class Figures:
     made_up: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, name: str, part: int, whole: int = 1) -> None:
-        """To the share `name`."""
+        """Adds to the share `name`."""
         self.shares.setdefault(name, Share()).add(part, whole)
 
 
 class Contender:
-    """A recogniser at a rate, and what it has heard. Where of what is expected it knows the phrases only
-    (`listens_for_all`), each utterance is heard once for each list of them."""
+    """A recogniser at a rate, with its results. One that uses only the expected phrases (`listens_for_all`)
+    hears each utterance once per list of phrases."""
 
     def __init__(self, engine: SpeechToText, rate_hz: int, *, listens_for_all: bool) -> None:
         self.figures = Figures()
@@ -78,7 +79,7 @@ class Contender:
         self._heard: dict[tuple[str, tuple[str, ...]], Hypothesis] = {}
 
     async def hear(self, name: str, samples: Pcm, expected: Expected) -> Hypothesis:
-        """What it makes of `samples`, put to a question that expects this."""
+        """Recognises `samples` as the answer to a question with this grammar."""
         key = name, expected.phrases
         if self._listens_for_all and key in self._heard:
             return self._heard[key]
@@ -97,7 +98,8 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The half that is reported, by rate; the same names at both. `tuning`: the other half at 8 kHz."""
+    """The half of the utterances that is reported, by rate, with the same names at both. `tuning`: the other
+    half at 8 kHz."""
 
     questions: Sequence[Question]
     texts: Sequence[Spoken]
@@ -106,7 +108,7 @@ class Corpus:
 
     @classmethod
     def read(cls, every: int) -> Corpus:
-        """One of `every` utterances."""
+        """Reads one of `every` utterances."""
         rows = {rate: (said(rate), list(numbers(rate))) for rate in (LINE_HZ, RATE_HZ)}
         tuning, texts = halves(rows[LINE_HZ][0])
         tuned, spelt = halves(rows[LINE_HZ][1])
@@ -123,8 +125,8 @@ def _key(spoken: Spoken) -> str:
 
 
 async def measure(every: int) -> tuple[dict[str, Figures], list[dict[str, Any]], list[dict[str, Any]]]:
-    """The figures by recogniser, every confidence with how much of the text was right, and how old the words
-    are that are known while somebody speaks."""
+    """Returns the figures by recogniser, every confidence with the share of right words, and the age of
+    interim words."""
     corpus = Corpus.read(every)
     whisper: FasterWhisper = load("stt", "faster-whisper", {"threads": 1, "partial_every_s": 0})
     sphinx: SpeechToText = load("stt", "pocketsphinx", {})
@@ -186,7 +188,7 @@ async def _make_up(seconds: float, contenders: Iterable[Contender]) -> None:
 
 
 async def _rate(corpus: Corpus, contender: Contender) -> list[dict[str, Any]]:
-    """The confidence of every text, of both halves, and how many of its words (digits) were said."""
+    """Returns the confidence of every text, of both halves, with its number of right words (digits)."""
     rated = []
     reported = {_key(question.spoken): question.spoken for question in corpus.questions}
     for spoken in (*corpus.tuning, *reported.values()):
@@ -204,8 +206,8 @@ async def _rate(corpus: Corpus, contender: Contender) -> list[dict[str, Any]]:
 
 
 def _right_words(heard: str, was_said: str) -> tuple[int, int]:
-    """Of the words of `heard`, or of its digits where a number was said: how many are right, how many there
-    are."""
+    """Returns the number of right words of `heard` (digits where a number was said), and the number of
+    all."""
     found, wanted = _plain(heard), _plain(was_said)
     if was_said.isdecimal():
         found, wanted = " ".join(spoken_digits(heard, lexicon(LANGUAGE))), " ".join(was_said)
@@ -218,7 +220,7 @@ def _plain(text: str) -> str:
 
 
 def summary(figures: Figures) -> dict[str, Any]:
-    """For the JSON file."""
+    """Returns the figures for the JSON file."""
     waited = np.array(figures.waited_s)
     return {
         "shares": {name: [share.part, share.whole] for name, share in figures.shares.items()},

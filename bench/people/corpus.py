@@ -1,10 +1,9 @@
-"""Recorded people, and what a line brings that nobody said, for `python -m bench people`.
+"""Recordings of people, and non-speech sounds of a line, for `python -m bench people`.
 
-People: Debian's `asterisk-core-sounds-en-wav` (8 kHz, here over µ-law) and `-g722` (the same recordings at
-16 kHz): one announcer, no caller. Single words of a second person come from `ktuberling-data`, a children's
+People: Debian's `asterisk-core-sounds-en-wav` (8 kHz, here over µ-law) and `-g722` (the same recordings at 16
+kHz): one announcer, no caller. Single words of a second person come from `ktuberling-data`, a children's
 game. They are halved by the SHA-1 of a file's name: the even half tunes, the odd half is reported; a number,
-which is made of the files of its digits, is halved by its digits.
-"""
+which is joined from the files of its digits, is halved by its digits."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ PACKAGES: Final = {
     "asterisk-core-sounds-en-g722": PROMPTS / "vm-goodbye.g722",
     "ktuberling-data": WORDS / "hat.ogg",
 }
-"""With a file of each."""
+"""Debian packages, with one file of each."""
 
 NUMBERS: Final = 120
 ANNOUNCER: Final = "announcer"
@@ -41,11 +40,11 @@ LONGEST_S: Final = 15
 _NO_ANSWERS: Final = frozenset(
     ["and", "at", "for", "from", "i'm", "invalid", "is", "oh", "press", "sorry", "transfer", "with", "your"]
 )
-"""Texts of `ears_corpus` that are no answers to anything, or that their files do not say."""
+"""Texts of `ears_corpus` that answer no question, or that their files do not contain."""
 
 
 def said(rate_hz: int) -> list[Spoken]:
-    """Everything that was recorded and whose words are known, over a line of 8 or 16 kHz."""
+    """Returns all recordings with known words, over a line of 8 or 16 kHz."""
     found = [
         Spoken(f"{name.rpartition('/')[2]}.wav", ANNOUNCER, text, _line(name, rate_hz))
         for name, text in sorted(_texts().items())
@@ -58,7 +57,7 @@ def said(rate_hz: int) -> list[Spoken]:
 
 
 def numbers(rate_hz: int) -> Iterator[Spoken]:
-    """Of 3 to 10 recorded digits, said as one dictates them."""
+    """Yields numbers of 3 to 10 recorded digits, with pauses as in dictation."""
     dice = random.Random(5)
     for _ in range(NUMBERS):
         digits = [dice.randrange(10) for _ in range(dice.choice([3, 4, 6, 7, 10]))]
@@ -71,7 +70,7 @@ def numbers(rate_hz: int) -> Iterator[Spoken]:
 
 
 def sounds(seconds: float, rate_hz: int) -> Iterator[tuple[str, Pcm]]:
-    """So many seconds of tones, noise, music, knocks and silence, 1 to 8 s at a time, by kind."""
+    """Yields `seconds` of tones, noise, music, knocks and silence, 1 to 8 s each, with their kind."""
     dice, kinds, left = np.random.default_rng(7), list(_SOUNDS), seconds
     place = 0
     while left > 0:
@@ -118,7 +117,7 @@ def _on_line(sound: tuple[Pcm, int], rate_hz: int) -> Pcm:
 
 
 def _decoded(path: Path) -> tuple[Pcm, int]:
-    """One channel of a file that PyAV reads, at 16 kHz."""
+    """Decodes one channel of a file by PyAV, at 16 kHz."""
     with av.open(str(path), format="g722" if path.suffix == ".g722" else None) as container:
         resampler = av.AudioResampler("s16", "mono", RATE_HZ)
         frames = [made for frame in container.decode(audio=0) for made in resampler.resample(frame)]
@@ -130,7 +129,7 @@ def _trimmed(samples: Pcm) -> Pcm:
     return samples[max(0, loud[0] - 400) : loud[-1] + 800]
 
 
-# What nobody said -------------------------------------------------------------------------------------------
+# Non-speech sounds ------------------------------------------------------------------------------------------
 
 Times = npt.NDArray[np.float64]
 
@@ -216,5 +215,5 @@ _SOUNDS: Final[Mapping[str, Callable[[np.random.Generator, Times], Times]]] = {
 
 
 def halves(corpus: Sequence[Spoken]) -> tuple[list[Spoken], list[Spoken]]:
-    """What tunes, and what is reported."""
+    """Returns the half that tunes, and the half that is reported."""
     return [each for each in corpus if each.tunes], [each for each in corpus if not each.tunes]

@@ -5,22 +5,23 @@ have agreed on it, the decode's CPU time included: what it takes on a core that 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from bench.embedded_stt.corpus import LINE_HZ, Spoken
 from bench.people.questions import LANGUAGE
+from bench.support.processes import children
 from mediaserver.engine_pool import warm_up
 from pipeline.audio.resample import resample
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.faster_whisper import MODEL_RATE_HZ, FasterWhisper, local_directory
 from pipeline.stt.whisper import model as whisper_model
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.text.fold import plain_words
 
 EVERY_S: Final = (0.3, 0.5, 1.0)
@@ -90,7 +91,7 @@ def _row(
 
 def _stable(at_once: AtOnce, spoken: Spoken, every_s: float) -> Iterator[tuple[str, float]]:
     """Each word when it is known, with the second of the sound that was pushed until then."""
-    line = Line(LINE_HZ, LANGUAGE, None)
+    line = UtteranceFormat(LINE_HZ, LANGUAGE, None)
     listening = WhisperListening(at_once, line, partial_every=round(every_s * LINE_HZ))
     seen = 0
     for start in range(0, len(spoken.samples), LINE_HZ // 50):
@@ -114,12 +115,6 @@ def _ends(model: Any, spoken: Spoken) -> Iterator[tuple[str, float]]:
                 yield word, each.end
 
 
-def children() -> list[int]:
-    """The processes that this one has started and that run, whichever of its threads started them."""
-    listed = Path("/proc/self/task").glob("*/children")
-    return [int(pid) for each in listed for pid in each.read_text().split()]
-
-
 def cpu_s() -> float:
     """User and system time of this process and of those that it has started and that run."""
-    return time.process_time() + sum(map(warm_up.cpu_s, children()))
+    return time.process_time() + sum(map(warm_up.cpu_s, children(os.getpid())))

@@ -1,4 +1,4 @@
-"""What the recordings of people are put to: questions of an agent's script, and what it would act upon."""
+"""Questions of an agent's script for the recordings of people, and the answers that a script takes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LANGUAGE: Final = "en"
 KINDS: Final = ("yes_no", "digits", "date")
 TEN: Final = 10
 ANSWER_WORDS: Final = 4
-"""An answer has so many words at the most; what is longer is an announcement."""
+"""Words of an answer, at most; a longer text is an announcement."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """`name`: "digits", "a phrase of ten" …; `spoken`: what is said to it; `right`: what the script is to act
-    upon, "" for nothing."""
+    """One question. `name`: "digits", "a phrase of ten" …; `spoken`: the utterance; `right`: the answer that
+    the script should take, "" for none."""
 
     name: str
     expected: Expected
@@ -34,11 +34,11 @@ class Question:
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """As a script's step has them."""
+        """The labels of the answers, as in a script's step."""
         return {phrase: phrase for phrase in self.expected.phrases}
 
     def acted_on(self, text: str) -> str:
-        """The answer that a script takes from `text`, "" for none."""
+        """Returns the answer that a script takes from `text`, "" for none."""
         return _acted_on(text, self.expected, self.labels)
 
 
@@ -54,13 +54,13 @@ def _acted_on(text: str, expected: Expected, labels: Mapping[str, str]) -> str:
 
 
 def dictated(numbers: Sequence[Spoken]) -> Iterator[Question]:
-    """Each number, to a question for one."""
+    """Yields each number, as the answer to a question for one."""
     for spoken in numbers:
         yield Question("digits", Expected(kinds=("digits",)), spoken, spoken.text)
 
 
 def of_ten(corpus: Sequence[Spoken]) -> Iterator[Question]:
-    """Each answer, to a question that expects it and nine others of the same half."""
+    """Yields each answer, to a question that expects this one and nine others of the same half."""
     dice = random.Random(11)
     known = sorted({each.text for each in corpus if is_answer(each)})
     for spoken in filter(is_answer, corpus):
@@ -70,7 +70,7 @@ def of_ten(corpus: Sequence[Spoken]) -> Iterator[Question]:
 
 
 def other_words(corpus: Sequence[Spoken]) -> Iterator[Question]:
-    """Everything that is said, to questions to which it is no answer."""
+    """Yields all utterances, to questions that they do not answer."""
     dice = random.Random(12)
     known = sorted({each.text for each in corpus if is_answer(each)})
     for spoken in corpus:
@@ -83,12 +83,12 @@ def other_words(corpus: Sequence[Spoken]) -> Iterator[Question]:
 
 
 def is_answer(spoken: Spoken) -> bool:
-    """Short enough for one."""
+    """Whether the utterance is short enough for an answer."""
     return len(spoken.text.split()) <= ANSWER_WORDS
 
 
 def _chosen(dice: random.Random, others: Sequence[str], begun: list[str]) -> list[str]:
-    """`begun` and as many others as make ten, none of which holds another."""
+    """Returns `begun` and others up to ten, none of which contains another."""
     chosen = list(begun)
     for text in dice.sample(others, len(others)):
         if len(chosen) < TEN and all(_apart(text, each) for each in chosen):

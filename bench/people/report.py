@@ -1,4 +1,4 @@
-"""The tables of `python -m bench people`, on the terminal and in results/people.md."""
+"""Formats the tables of `python -m bench people`, for the terminal and results/people.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from bench import report
 
 ANNOUNCEMENT: Final = 5
-"""Words from which on a text is one."""
+"""Words from which on a text is an announcement."""
 
 AIMS: Final = {
     "digits wrong": "at most 2 %",
@@ -25,7 +25,7 @@ AIMS: Final = {
     "words wrong, announcements": "",
     "words wrong, short": "",
 }
-"""Rows and what they are to be."""
+"""Rows with their targets."""
 
 EDGES: Final = (0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.01)
 
@@ -61,7 +61,7 @@ included (what it takes on a free core).
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows: what was asked, the aim, each recogniser."""
+    """Returns columns and rows: the question, the target, each recogniser."""
     rows: list[list[object]] = []
     for name, aim in AIMS.items():
         cells = [_share(each["shares"].get(name)) for each in found.values()]
@@ -77,7 +77,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], list[list[
 
 
 def confidences(rated: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """By range of confidence: [right, all] words of texts, and digits of figures alone, in either half."""
+    """Returns, by range of confidence, [right, all] words of texts, and digits of numbers, in either half."""
     bins = []
     for low, high in itertools.pairwise(EDGES):
         here = [each for each in rated if low <= each["confidence"] < high]
@@ -92,7 +92,7 @@ def confidences(rated: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def confidence_table(bins: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows."""
+    """Returns the columns and rows of confidences."""
     names = [name for name in bins[0] if name != "from"]
     rows: list[list[object]] = [
         [f"from {row['from']}", *(_share(row[name]) for name in names)] for row in bins
@@ -101,7 +101,7 @@ def confidence_table(bins: Sequence[Mapping[str, Any]]) -> tuple[list[str], list
 
 
 def partial_table(partials: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows."""
+    """Returns the columns and rows of interim words."""
     columns = [
         "decoded every",
         "a word's age, p50",
@@ -123,7 +123,7 @@ def partial_table(partials: Sequence[Mapping[str, Any]]) -> tuple[list[str], lis
 
 
 def write(measured: Mapping[str, Any], *, load_1m: float, short: bool) -> None:
-    """results/people.md."""
+    """Writes results/people.md."""
     found = measured["recognisers"]
     machine = report.machine()
     short_run = ", a quarter of it" if short else ""

@@ -1,1 +1,1 @@
-"""WebRTC participants measured beside stock aiortc."""
+"""Measures WebRTC participants beside stock aiortc."""

@@ -1,8 +1,7 @@
-"""`python -m bench rooms`: what a participant costs and how long sound takes, ours beside aiortc as it comes.
+"""Measures cost and latency of participants, this server beside stock aiortc: `python -m bench rooms`.
 
-Server and participants are two processes; both servers run the same application (`rooms_server`). Times are
-from a packet leaving the participant to its sound in the pipeline, or to the first packet of the answer to
-it.
+Server and participants are two processes; both servers run the same application (`bench.rooms.server`). Times
+are from a packet sent by the participant to its sound in the pipeline, or to the first packet of the answer.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ TARGETS: Final = {
     "silent_ms": 7.0,
     "capacity": 60,
 }
-"""What each figure must reach (ms of latency, ms of CPU for each participant-second, participants)."""
+"""Target of each figure (ms of latency, ms of CPU per participant-second, participants)."""
 
 KINDS: Final = ("ours", "stock")
 FULL_RATE: Final = 49.0
-"""Packets a second below which pacing has broken."""
+"""Packets per second; below it pacing has failed."""
 
 COUNTS: Final = {"ours": [60, 75, 90, 120, 150], "stock": [20, 30, 40]}
-"""Participants tried on one core; a short run tries the first."""
+"""Numbers of participants tried on one core; a short run tries the first."""
 
 LATE_MS: Final = 20.0
 
 TRIES: Final = 3
 
 JOIN_MS: Final = 100.0
-"""From the request for a token to the agent's first sound in the Python SDK, at the median."""
+"""Milliseconds from the request for a token to the agent's first sound in the Python SDK, at the median."""
 
 
 def measure(
@@ -55,7 +54,7 @@ def measure(
     decode: bool = False,
     core: int = -1,
 ) -> dict[str, Any]:
-    """One server, one load; what both saw."""
+    """Runs one server and one load; returns the figures of both."""
     command = [sys.executable, "-m", "bench.rooms.server", kind, mode, "--core", str(core)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -80,7 +79,7 @@ def measure(
 
 
 def delays_ms(sent: dict[str, list[float]], seen: dict[str, list[float]]) -> list[float]:
-    """From each beep to the first thing seen of it within the second that it has."""
+    """Returns the delay from each beep to its first sound within the beep's second, in milliseconds."""
     found = []
     for number, moments in sent.items():
         for moment in moments:
@@ -90,12 +89,12 @@ def delays_ms(sent: dict[str, list[float]], seen: dict[str, list[float]]) -> lis
 
 
 def cpu_ms(figures: dict[str, Any], participants: int) -> float:
-    """Server CPU for one participant during one second."""
+    """Returns the server's CPU milliseconds per participant and second."""
     return float(figures["cpu_s"] / figures["wall_s"] / participants * 1000)
 
 
 def latencies(kind: str, participants: int, seconds: float) -> dict[str, float]:
-    """Microphone to pipeline, without and with loss, and voice to voice."""
+    """Measures microphone to pipeline, without and with loss, and voice to voice."""
     clean = measure(kind, "silent", 1, seconds=seconds)
     lossy = measure(kind, "silent", 1, seconds=seconds, loss=0.02)
     talk = measure(kind, "answer", participants, seconds=seconds, decode=True)
@@ -109,15 +108,15 @@ def latencies(kind: str, participants: int, seconds: float) -> dict[str, float]:
 
 
 def costs(kind: str, participants: int, seconds: float) -> dict[str, float]:
-    """CPU with the agent speaking all the time, and never."""
+    """Measures the CPU while the agent speaks all the time, and while it is silent."""
     speaking = measure(kind, "speak", participants, seconds=seconds)
     silent = measure(kind, "silent", participants, seconds=seconds)
     return {"speaking_ms": cpu_ms(speaking, participants), "silent_ms": cpu_ms(silent, participants)}
 
 
 def capacity(kind: str, counts: list[int], seconds: float) -> dict[str, float]:
-    """The most participants, of those tried, that one core serves with every packet in time (0: the fewest
-    are too many), and the share of that core that they took."""
+    """Returns the most participants, of those tried, that one core serves with every packet in time (0: the
+    fewest are too many), and the share of that core in use."""
     reached = {"capacity": 0.0, "core_share": 0.0}
     for participants in counts:
         share = _kept_up(kind, participants, seconds)
@@ -128,9 +127,8 @@ def capacity(kind: str, counts: list[int], seconds: float) -> dict[str, float]:
 
 
 def _kept_up(kind: str, participants: int, seconds: float) -> float | None:
-    """The share of one core taken; None: packets were late, each time it was tried. What else the machine
-    does takes the core away for longer than a jitter buffer lasts: a server that is itself the limit fails
-    every time."""
+    """Returns the share of one core in use; None: packets were late in each try. Other programs may take the
+    core away for longer than a jitter buffer lasts; a server that is itself the limit fails every time."""
     core = min(os.sched_getaffinity(0))
     for _ in range(TRIES):
         figures = measure(kind, "speak", participants, seconds=seconds, core=core)
@@ -162,8 +160,6 @@ def main(short: bool, participants: int) -> None:
     report.show("rooms: a join with the Python SDK, ms", ["until", "p50", "target"], steps)
     saved = {"participants": participants, "seconds": seconds, "targets": TARGETS, "join_ms": joins}
     report.save("rooms", saved | figures)
-    pictured = {name: {kind: figures[kind][name] for kind in KINDS} for name in TARGETS if name != "capacity"}
-    report.bars("rooms", "A participant: milliseconds, ours and aiortc as it comes", pictured, unit="ms")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The participants of `python -m bench rooms`, in a process of their own: aiortc for ICE and DTLS, and then
-packets encoded beforehand, sent and received with as little work as possible.
+"""The participants of `python -m bench rooms`, in a process of their own: aiortc for ICE and DTLS, then
+packets encoded beforehand, sent and received with minimal work.
 
-    python -m bench.rooms.client URL PARTICIPANTS SECONDS LOSS    → one line of JSON
-"""
+`python -m bench.rooms.client URL PARTICIPANTS SECONDS LOSS` prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ from aiortc import (
     RTCSessionDescription,
 )
 
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from pipeline.audio import Pcm
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 
 RATE_HZ: Final = 16_000
 FRAME: Final = RATE_HZ // 50
@@ -35,7 +34,8 @@ PERIOD_FRAMES: Final = 50
 
 
 def speech(frames: int) -> Pcm:
-    """Harmonics of 140 Hz under a syllable's envelope, with some noise: costs a codec what speech costs."""
+    """Returns harmonics of 140 Hz under a syllable's envelope, with some noise, which cost a codec as much as
+    speech."""
     at = np.arange(frames * FRAME) / RATE_HZ
     rng = np.random.default_rng(1)
     voice = sum(np.sin(2 * np.pi * 140 * k * at + k) / k for k in range(1, 20))
@@ -44,18 +44,18 @@ def speech(frames: int) -> Pcm:
 
 
 def tone(frames: int) -> Pcm:
-    """440 Hz, well above `LOUD`."""
+    """Returns a tone of 440 Hz, well above `LOUD`."""
     at = np.arange(frames * FRAME) / RATE_HZ
     return np.asarray(12_000 * np.sin(2 * np.pi * 440 * at), np.int16)
 
 
 def beeps() -> list[bytes]:
-    """Opus packets of one second: a beep that begins with the first, then silence."""
+    """Returns the Opus packets of one second: a beep that begins with the first, then silence."""
     wave = tone(PERIOD_FRAMES)
     wave[BEEP_FRAMES * FRAME :] = 0
     encoder = OpusEncoder()
     frames = wave.reshape(PERIOD_FRAMES, FRAME)
-    for frame in frames:  # the first second teaches the encoder; the second is what is sent
+    for frame in frames:  # the first second adapts the encoder; the second is sent
         encoder.encode(frame)
     return [encoder.encode(frame) for frame in frames]
 
@@ -65,7 +65,7 @@ _QUIET_S = 0.1
 
 
 class Caller:
-    """One participant. `sent`: when each beep began; `heard`: when each answer's first packet arrived."""
+    """One participant. `sent`: times of the beeps; `heard`: arrival of each answer's first packet."""
 
     def __init__(self, number: int, *, loss: float, decode: bool) -> None:
         self.id = str(number)
@@ -114,7 +114,7 @@ class Caller:
         connection.data_received = self._received
 
     def tick(self, number: int, packets: list[bytes]) -> None:
-        """Sends packet `number`; the first of each second begins a beep and is never lost."""
+        """Sends packet `number`; the first of each second begins a beep and is never dropped."""
         place = number % PERIOD_FRAMES
         self._sequence = (self._sequence + 1) & 0xFFFF
         if place == 0:
@@ -144,11 +144,11 @@ class Caller:
 
 
 async def run(url: str, participants: int, seconds: float, loss: float, *, decode: bool) -> dict[str, Any]:
-    """The whole measurement."""
+    """Runs the whole measurement and returns the figures."""
     packets = beeps()
     callers = [Caller(number, loss=loss, decode=decode) for number in range(participants)]
-    # aiohttp's session is closed by the end of the process: closing the peers would take longer than
-    # measuring.
+    # The end of the process closes aiohttp's session: closing the peers would take longer than the
+    # measurement.
     http = aiohttp.ClientSession()
     for caller in callers:
         await caller.connect(http, url)

@@ -1,4 +1,5 @@
-"""From `web-calls/connect` to the agent's first sound, with LiveKit's Python SDK on loopback."""
+"""Measures the time from `web-calls/connect` to the agent's first sound, with LiveKit's Python SDK on
+loopback."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ on = {{ yes = "ask", no = "ask" }}
 
 
 def measure() -> list[dict[str, float]]:
-    """A server of its own and one client process; what each join took."""
+    """Runs a server and one client process; returns the times of each join."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         port = free_port()
         path = Path(directory) / "server.toml"

@@ -1,6 +1,6 @@
-"""The participant of `bench.rooms.join`, in a process of its own: LiveKit's Python SDK, unmodified.
+"""The participant of `bench.rooms.join`, in a process of its own, with LiveKit's unmodified Python SDK.
 
-python -m bench.rooms.join_client URL AGENT KEY      → one line of JSON: milliseconds of each join's steps
+`python -m bench.rooms.join_client URL AGENT KEY` prints one line of JSON: milliseconds of each join's steps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from livekit import rtc
 LOUD: Final = 300.0
 ROUNDS: Final = 12
 WARM: Final = 2
-"""The first joins load the SDK's native half."""
+"""The first joins load the SDK's native library."""
 
 
 async def _join(http: aiohttp.ClientSession, url: str, agent: str, key: str) -> dict[str, float]:
-    """One join; milliseconds from the request to the token, to the room, to the sound."""
+    """Joins once; returns milliseconds from the request to the token, to the room, to the sound."""
     heard: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     room, tasks = rtc.Room(), set()
 
@@ -61,7 +61,7 @@ async def _client(url: str, agent: str, key: str) -> None:
     async with aiohttp.ClientSession() as http:
         joins = [await _join(http, url, agent, key) for _ in range(WARM + ROUNDS)]
     print(json.dumps(joins[WARM:]), flush=True)
-    os._exit(0)  # the SDK's native half may panic over an orderly end
+    os._exit(0)  # the SDK's native library may panic on an orderly exit
 
 
 if __name__ == "__main__":

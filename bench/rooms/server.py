@@ -1,8 +1,7 @@
-"""The server side of `python -m bench rooms`, in a process of its own: our seams, or aiortc as it comes.
+"""The server side of `python -m bench rooms`, in a process of its own: this server's WebRTC, or stock aiortc.
 
 Both run the same application: a loud frame after silence is answered with 200 ms of speech ("answer"), or the
-agent speaks all the time ("speak"), or never ("silent"). HTTP: POST /offer, GET /figures, POST /reset.
-"""
+agent speaks all the time ("speak"), or never ("silent"). HTTP: POST /offer, GET /figures, POST /reset."""
 
 from __future__ import annotations
 
@@ -36,13 +35,13 @@ from pipeline.media.pacer import Pacer
 
 ANSWER_FRAMES = 10
 ANSWER: list[Pcm] = list(tone(PERIOD_FRAMES).reshape(PERIOD_FRAMES, FRAME))
-"""Loud from its first sample: when an answer was heard must not depend on where a syllable begins."""
+"""Loud from its first sample, so that the time of an answer does not depend on where a syllable begins."""
 
 SPEECH: list[Pcm] = list(speech(50).reshape(50, FRAME))
 
 
 class Conversation:
-    """One participant's application: listens for a beep, and is the source of what it hears."""
+    """The application of one participant: listens for a beep, and is the source of the answer."""
 
     def __init__(self, mode: str, heard: list[float]) -> None:
         self._mode = mode
@@ -53,7 +52,7 @@ class Conversation:
         self._wake: Callable[[], None] | None = None
 
     def hear(self, frame: Pcm) -> None:
-        """A frame of the microphone."""
+        """Takes a frame of the microphone."""
         loud = int(np.abs(frame).max()) > LOUD
         if loud and not self._loud:
             self._heard.append(time.monotonic())
@@ -64,17 +63,17 @@ class Conversation:
         self._loud = loud
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """See `LegListener`."""
+        """Takes a frame of the microphone (`LegListener`)."""
         self.hear(frame)
 
     def digit_received(self, digit: str, now: float) -> None:
-        """See `LegListener`."""
+        """Ignores digits."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """See `LegListener`."""
+        """Does nothing; part of `LegListener`."""
 
     def read(self) -> Pcm | None:
-        """See `AudioSource`."""
+        """Returns the next frame of speech, None while silent."""
         if self._mode == "silent" or (self._mode == "answer" and not self._left):
             return None
         self._left -= 1
@@ -82,15 +81,15 @@ class Conversation:
         return (ANSWER if self._mode == "answer" else SPEECH)[self._at]
 
     def sent(self, now: float) -> None:
-        """See `AudioSource`."""
+        """Does nothing; part of `AudioSource`."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """See `AudioSource`."""
+        """Keeps the callback that wakes the leg."""
         self._wake = wake
 
 
 class Ours:
-    """A person on our own seams."""
+    """Participants on this server's own WebRTC transport."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
@@ -99,7 +98,7 @@ class Ours:
         self._people: list[ParticipantLeg] = []
 
     async def answer(self, offer: str, heard: list[float]) -> str:
-        """The answer to one participant's offer."""
+        """Answers the offer of a participant."""
         person = ParticipantLeg(Participant("p"), self._port, self._pacer, stream="a", track="b")
         conversation = Conversation(self._mode, heard)
         person.attach(conversation, conversation)
@@ -108,7 +107,7 @@ class Ours:
 
 
 class Stock:
-    """A peer connection of aiortc as it comes, with its own tracks."""
+    """Participants on stock aiortc, with its own tracks."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
@@ -116,7 +115,7 @@ class Stock:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def answer(self, offer: str, heard: list[float]) -> str:
-        """The answer to one participant's offer."""
+        """Answers the offer of a participant."""
         peer = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
         self._peers.append(peer)
         conversation = Conversation(self._mode, heard)
@@ -128,7 +127,7 @@ class Stock:
 
 
 class _Voice(MediaStreamTrack):
-    """What an application on aiortc writes to speak: frames at 48 kHz on its own clock."""
+    """A track as applications on aiortc write it to speak: frames at 48 kHz on its own clock."""
 
     kind = "audio"
 
@@ -162,7 +161,7 @@ async def _listen(track: Any, conversation: Conversation) -> None:
 
 
 class Bench:
-    """HTTP around one of the two."""
+    """The HTTP interface of one of the two sides."""
 
     def __init__(self, side: Ours | Stock) -> None:
         self._side = side
@@ -171,12 +170,12 @@ class Bench:
         self._late: deque[float] = deque(maxlen=100_000)
 
     async def offer(self, request: web.Request) -> web.Response:
-        """One more participant."""
+        """Adds a participant."""
         heard = self._heard.setdefault(request.query["id"], [])
         return web.Response(text=await self._side.answer(await request.text(), heard))
 
     async def reset(self, request: web.Request) -> web.Response:
-        """Measures from now on."""
+        """Restarts the measurement."""
         for heard in self._heard.values():
             heard.clear()
         self._began = (time.monotonic(), time.process_time())
@@ -184,7 +183,7 @@ class Bench:
         return web.Response()
 
     async def figures(self, request: web.Request) -> web.Response:
-        """What was measured since."""
+        """Answers the figures since the last reset."""
         wall, cpu = time.monotonic() - self._began[0], time.process_time() - self._began[1]
         late = sorted(self._late) or [0.0]
         return web.json_response(
@@ -197,7 +196,7 @@ class Bench:
         )
 
     async def watch(self) -> None:
-        """How late the loop is."""
+        """Measures the lateness of the event loop."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
@@ -206,7 +205,7 @@ class Bench:
 
 
 async def serve(kind: str, mode: str) -> None:
-    """Serves until killed; says its port on stdout."""
+    """Serves until killed; prints its port on stdout."""
     bench = Bench(Ours(mode) if kind == "ours" else Stock(mode))
     app = web.Application()
     app.add_routes(
@@ -221,7 +220,7 @@ async def serve(kind: str, mode: str) -> None:
 
 
 def main() -> None:
-    """`python -m bench.rooms.server ours|stock answer|speak|silent [--core N]`."""
+    """Runs `python -m bench.rooms.server ours|stock answer|speak|silent [--core N]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["ours", "stock"])
     parser.add_argument("mode", choices=["answer", "speak", "silent"])

@@ -1,4 +1,4 @@
-"""A PostgreSQL server for a while: a cluster in a scratch folder, reached by a socket in it only."""
+"""Runs a PostgreSQL server: a cluster in a scratch folder, reachable only by a socket in that folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from bench.support.processes import children
 from mediaserver.db.database import bring_up_to_date
 from mediaserver.db.postgres import PostgresTx
 
@@ -25,17 +26,18 @@ SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "128MB",
     "log_min_messages": "fatal",
-    # A statement that goes through every row shows in a plan only when the planner may choose.
+    # A plan shows that a statement reads every row only when the planner may choose otherwise.
     "random_page_cost": "1.1",
 }
 FASTER = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
-"""Where nobody pulls the plug: the operating system has the data even when the server is killed."""
+"""Faster settings, safe unless the machine fails: the operating system has the data even when the server is
+killed."""
 
 TEMPLATE = "migrated"
 
 
 def programs() -> Path:
-    """Where Debian (or anybody) has the server's programs. Raises FileNotFoundError."""
+    """Returns the folder of the server's programs, Debian's or that in PATH. Raises FileNotFoundError."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     named = shutil.which("initdb")
     if found:
@@ -46,14 +48,15 @@ def programs() -> Path:
 
 
 class Cluster:
-    """A server. `crash` is kill -9 of all of it, `stop` ends it in order, `start` starts it (again)."""
+    """A PostgreSQL server. `crash` is kill -9 of all its processes, `stop` ends it in order, `start` starts
+    it (again)."""
 
     def __init__(self, **changes: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._programs = programs()
         self._settings = {**SETTINGS, **changes}
         self._owner: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             user = pwd.getpwnam("nobody")
             self._owner = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(self.folder, user.pw_uid, user.pw_gid)
@@ -64,7 +67,7 @@ class Cluster:
         self._run("initdb", "-D", data, "-U", "tests", "-A", "trust", "-N", "-E", "UTF8")
 
     def url(self, database: str) -> str:
-        """How a database of this server is named in a configuration."""
+        """Returns the URL of a database of this server."""
         return f"postgresql:///{database}?host={self.folder}&user=tests"
 
     def start(self) -> None:
@@ -75,35 +78,35 @@ class Cluster:
         self._run("pg_ctl", "-D", data, "-l", log, "-o", options, "-w", "-t", "60", "start")
 
     def stop(self) -> None:
-        """Ends it in order; whoever is connected is cut off."""
+        """Stops the server in order; connections are closed."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "fast", "-w", "stop")
 
     def run(self, program: str, *arguments: str) -> None:
-        """Runs a program of PostgreSQL's."""
+        """Runs a program of PostgreSQL."""
         self._run(program, *arguments)
 
     def crash(self) -> None:
-        """What a power cut leaves: every process of the server is gone at once, nothing was tidied up."""
+        """Kills every process of the server at once, as a power cut does."""
         postmaster = self._postmaster()
-        os.kill(postmaster, signal.SIGSTOP)  # so that it has no more children than are listed now
-        children = _children(postmaster)
-        for pid in (*children, postmaster):
+        os.kill(postmaster, signal.SIGSTOP)  # stopped, so that it starts no more children
+        started = children(postmaster)
+        for pid in (*started, postmaster):
             _kill(pid)
-        for pid in (*children, postmaster):
+        for pid in (*started, postmaster):
             _gone(pid)
-        # Where nobody takes note of the dead, its number still looks alive to the next server.
+        # Where no parent reaps the killed processes, their ids look alive to the next server.
         for lock in ("data/postmaster.pid", ".s.PGSQL.5432.lock"):
             (self.folder / lock).unlink(missing_ok=True)
 
     def processes(self) -> list[int]:
-        """The postmaster and its children."""
-        return [self._postmaster(), *_children(self._postmaster())]
+        """Returns the postmaster and its children."""
+        return [self._postmaster(), *children(self._postmaster())]
 
     def _postmaster(self) -> int:
         return int((self.folder / "data/postmaster.pid").read_text().split()[0])
 
     def remove(self) -> None:
-        """Stops the server and takes everything away."""
+        """Stops the server and removes its folder."""
         data = str(self.folder / "data")
         self._run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop", check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -114,7 +117,7 @@ class Cluster:
             connection.execute(statement.encode())
 
     def new_database(self, *, migrated: bool = True) -> str:
-        """The URL of a database that nobody else uses."""
+        """Makes a database and returns its URL."""
         name = f"t{uuid.uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE if migrated else 'template0'}")
         return self.url(name)
@@ -125,7 +128,7 @@ class Cluster:
         self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def prepare_template(self) -> None:
-        """Makes what `new_database` copies."""
+        """Makes the template that `new_database` copies."""
         self.execute(f"CREATE DATABASE {TEMPLATE}")
         with psycopg.connect(self.url(TEMPLATE), row_factory=dict_row) as connection:
             bring_up_to_date(PostgresTx(connection, None))
@@ -143,7 +146,7 @@ class Cluster:
 
 
 class Standby(Cluster):
-    """A server that follows `primary`, until it is promoted."""
+    """A server that replicates `primary`, until it is promoted."""
 
     def __init__(self, primary: Cluster, **changes: str) -> None:
         self._primary = primary
@@ -154,25 +157,18 @@ class Standby(Cluster):
         self._run("pg_basebackup", "-D", data, "-R", "-X", "stream", *source)
 
     def promote(self) -> None:
-        """Makes it a server that is written to."""
+        """Promotes the standby to a primary."""
         self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "promote")
 
 
-def _children(pid: int) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(child) for child in listed.stdout.split()]
-
-
 def _kill(pid: int) -> None:
-    """Kills a process, which may be gone already."""
+    """Kills a process, which may have ended already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 def _gone(pid: int) -> None:
-    """Waits until a killed process is gone (or nobody's but its parent's business)."""
+    """Waits until a killed process has ended (or is a zombie)."""
     status = Path(f"/proc/{pid}/stat")
     for _ in range(500):
         try:

@@ -1,1 +1,1 @@
-"""Training of the end-of-turn weights."""
+"""Trains the weights of end-of-turn detection."""

@@ -1,9 +1,8 @@
-"""Learns `pipeline/endpointing/phrase_model.txt`: logistic regression over the traits of what callers have
-said where they pause, and where they are done, in `LEARNT_FROM`.
+"""Learns `pipeline/endpointing/phrase_model.txt`: logistic regression over the traits of callers' words at
+pauses and at ends of turns, in `LEARNT_FROM`.
 
 Prints the weights; `python -m bench turn-wording > pipeline/endpointing/phrase_model.txt`. Takes a minute.
-`turn-weights` comes after it: it says what the sum of these weighs beside the other evidence, on turns that
-are not among these."""
+Run `turn-weights` after it, which weighs the sum of these against the other evidence, on other turns."""
 
 from __future__ import annotations
 
@@ -22,17 +21,17 @@ from pipeline.text.word_lists import plain
 
 LEARNT_FROM: Final = "wording_en.txt"
 _SEEN: Final = 4
-"""How often a trait must have been seen."""
+"""The least occurrences of a trait that is kept."""
 
 _RIDGE: Final = 4.0
-"""What weights cost: half of their squares, times this."""
+"""Ridge penalty: half of the squares of the weights, times this."""
 
 _LEAST: Final = 0.1
-"""What weighs less is left out."""
+"""Weights of smaller size are left out."""
 
 
 def examples(name: str) -> tuple[list[frozenset[str]], list[bool]]:
-    """The traits at each pause and each end of the turns in a file, and whether it is an end."""
+    """Returns the traits at each pause and each end of the turns in a file, and whether it is an end."""
     found: list[frozenset[str]] = []
     ends: list[bool] = []
     for turn in read(name):
@@ -43,7 +42,7 @@ def examples(name: str) -> tuple[list[frozenset[str]], list[bool]]:
 
 
 def learn(found: Sequence[frozenset[str]], ends: Sequence[bool]) -> dict[str, float]:
-    """The weights of the traits. Pauses and ends count alike, however many there are."""
+    """Returns the weights of the traits. Pauses and ends count alike, whatever their numbers."""
     seen = Counter(trait for each in found for trait in each)
     kept = sorted(trait for trait, times in seen.items() if times >= _SEEN)
     columns = {trait: number for number, trait in enumerate(kept)}

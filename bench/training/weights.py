@@ -1,6 +1,5 @@
-"""Sets the weights of `pipeline.endpointing.weights`: logistic regression over the terms of
-`BuiltInDetector`, cues as they are and measures as curves, on the pauses and the ends of the turns in
-`TUNED_ON`.
+"""Fits the weights of `pipeline.endpointing.weights`: logistic regression over the terms of
+`BuiltInDetector`, cues as they are and measures as curves, on the pauses and ends of the turns in `TUNED_ON`.
 
 Prints both tables; `python -m bench turn-weights > pipeline/endpointing/weights.py`. Takes twenty minutes."""
 
@@ -32,8 +31,8 @@ def logistic(
     penalty: Matrix | sparray,
     known: Matrix | float = 0.0,
 ) -> Matrix:
-    """The weight of each column of `rows`. `y`: 1 or -1 of each row, `count`: what it counts; `penalty`: the
-    quadratic form of what weights cost; `known`: odds that stand beside the rows'."""
+    """Returns the weight of each column of `rows`. `y`: 1 or -1 per row, `count`: weight of the row;
+    `penalty`: quadratic form of the weights' penalty; `known`: odds to add to those of the rows."""
 
     def cost(weights: Matrix) -> tuple[float, Matrix]:
         margin = (rows @ weights + known) * y
@@ -47,19 +46,19 @@ def logistic(
 
 TUNED_ON: Final = ("tuned_on_en.txt", "tuned_on_spoken_en.txt")
 CLAUSES: Final = 2.0
-"""What a pause counts after words that could be all: there the voice has to decide, and they are few."""
+"""The weight of a pause after words that could be a complete turn: there the voice decides, and such pauses
+are few."""
 
 _RIDGE: Final = 0.3
 _LEVEL: Final = 0.3
 _SMOOTH: Final = 5.0
 _CENTRE: Final = 3000.0
-"""What odds cost by their size: of a cue, of a point on a curve, of a bend between points, and of a
-curve's mean."""
+"""Penalties of odds: of a cue, of a point on a curve, of a bend between points, and of a curve's mean."""
 
 _SHARES: Final = (0.03, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
 _ASKING_SHARES: Final = (0.05, 0.3, 0.5, 0.7, 0.95)
 _WORDS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 18.0)
-"""Where a curve has its points: these shares of what was measured lie below."""
+"""The points of a curve, as quantiles of the measured values."""
 
 _HEAD: Final = '''"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
 
@@ -75,7 +74,7 @@ from pipeline.endpointing.weights import Curve, Odds
 
 
 class Columns:
-    """Where each cue and each point of each curve has its weight; the first column is the prior's."""
+    """The column of each cue and of each point of each curve; the first column is the prior's."""
 
     def __init__(self, terms: Sequence[Terms]) -> None:
         values: dict[str, list[float]] = defaultdict(list)
@@ -92,7 +91,7 @@ class Columns:
             self.size += len(points)
 
     def matrix(self, terms: Sequence[Terms]) -> Matrix:
-        """One row for each of `terms`."""
+        """Returns one row for each of `terms`."""
         rows = np.zeros((len(terms), self.size))
         rows[:, 0] = 1.0
         for row, each in zip(rows, terms, strict=True):
@@ -105,8 +104,8 @@ class Columns:
         return rows
 
     def penalty(self, rows: Matrix) -> Matrix:
-        """The quadratic form of what weights cost. Curves lie around 0, so that one says nothing where it is
-        not measured; `rows`: of all terms."""
+        """Returns the quadratic form of the weights' penalty. Curves lie around 0, so that one contributes
+        nothing where it is not measured; `rows`: of all terms."""
         found = np.zeros((self.size, self.size))
         for column in self.cues.values():
             found[column, column] = _RIDGE
@@ -119,7 +118,7 @@ class Columns:
         return found
 
     def odds(self, weights: Matrix, unheard: float) -> Odds:
-        """The weights by name."""
+        """Returns the weights by name."""
         curves = {
             name: Curve(points, tuple(weights[self.starts[name] :][: len(points)].tolist()))
             for name, points in self.points.items()
@@ -136,8 +135,8 @@ def _points(name: str, values: Sequence[float]) -> tuple[float, ...]:
 
 
 def fit(rows: Matrix, penalty: Matrix, places: Sequence[Place | None], known: Matrix | float = 0.0) -> Matrix:
-    """The weights of the columns, beside odds that are `known`. Pauses and ends count alike, however many
-    there are."""
+    """Returns the weights of the columns, beside odds that are `known`. Pauses and ends count alike, whatever
+    their numbers."""
     y = np.array([1.0 if place is None else -1.0 for place in places])
     count = np.array([CLAUSES if place is Place.CLAUSE else 1.0 for place in places])
     count[y > 0] = count[y < 0].sum() / np.sum(y > 0)
@@ -146,8 +145,8 @@ def fit(rows: Matrix, penalty: Matrix, places: Sequence[Place | None], known: Ma
 
 
 def weigh(terms: Sequence[Terms], places: Sequence[Place | None]) -> Odds:
-    """The weights. Where the words are not known the voice weighs as it does beside them, and a constant
-    stands for the rest."""
+    """Returns the weights. Where the words are not known, the voice has the same weights, and a constant
+    stands for the words."""
     columns = Columns(terms)
     rows = columns.matrix(terms)
     weights = fit(rows, columns.penalty(rows), places)

@@ -1,9 +1,9 @@
-"""What a key may touch: decided here, for every kind of thing, and nowhere else.
+"""Decides what an API key may touch, for every kind of object: the one place where that is decided.
 
-Everything is a company's, and what is another company's is not there for a key. A key may be for certain
-agents: of what belongs to an agent (calls, batches, rooms) only theirs is there for such a key, and what is
-the company's as a whole (numbers that are never dialled, its management) is not for it at all.
-"""
+Everything belongs to a company, and a key does not see what belongs to another company. A key may be for
+certain agents: of what belongs to an agent (calls, batches, rooms) such a key sees only what belongs to those
+agents, and it may not touch what belongs to the company as a whole (numbers that are never dialled, its
+management)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OfAgent(Protocol):
 
     @property
     def company_id(self) -> str:
-        """Whose it is."""
+        """The id of the company that the agent belongs to."""
 
     @property
     def agent_id(self) -> str:
-        """The agent, written as in the directory."""
+        """The agent's id, written as in the directory."""
 
 
 class OfCompany(Protocol):
@@ -35,7 +35,7 @@ class OfCompany(Protocol):
 
     @property
     def company(self) -> str:
-        """Whose it is."""
+        """The id of the company that it belongs to."""
 
 
 AnyOfAgent = TypeVar("AnyOfAgent", bound=OfAgent)
@@ -52,8 +52,8 @@ class Access:
     everywhere: bool = False
 
     def agents_thing(self, thing: AnyOfAgent | None, unknown: str) -> AnyOfAgent:
-        """`thing`, a call, batch or room. Raises `NotFound` with `unknown`, whether there is no such thing or
-        it is not for this key."""
+        """Returns `thing`, a call, batch or room. Raises `NotFound` with the message `unknown` where `thing`
+        is None or not for this key."""
         if thing is None or thing.company_id != self.company_id:
             raise NotFound(unknown)
         if self.agents and thing.agent_id not in self.agents:
@@ -61,17 +61,18 @@ class Access:
         return thing
 
     def companys_thing(self, thing: AnyOfCompany | None, unknown: str) -> AnyOfCompany:
-        """`thing`, a trunk, agent or webhook. Raises `NotFound` with `unknown`."""
+        """Returns `thing`, a trunk, agent or webhook. Raises `NotFound` with the message `unknown` where
+        `thing` is None or another company's."""
         if thing is None or not self.owns(thing):
             raise NotFound(unknown)
         return thing
 
     def owns(self, thing: OfCompany) -> bool:
-        """Whether `thing` is listed."""
+        """Whether `thing` belongs to the company that the key acts for."""
         return bool(self.company_id) and thing.company == self.company_id
 
     def sees_company(self, company_id: str) -> bool:
-        """Whether a company's terms are told."""
+        """Whether the key may read the terms of company `company_id`."""
         return self.everywhere or company_id == self.company_id
 
     def check_agent(self, agent_id: str) -> None:
@@ -90,8 +91,8 @@ class Access:
             raise ScopeMissing(SERVER_ONLY)
 
     def namespaced(self, name: str) -> str:
-        """`name`, which a client chose (an Idempotency-Key), as what it is kept under in the company: keys
-        for different agents never meet one another's."""
+        """Returns the name under which the company keeps `name`, which a client chose (an Idempotency-Key):
+        keys for different agents never share one."""
         if not self.agents:
             return name
         return f"{hashlib.sha256(' '.join(sorted(self.agents)).encode()).hexdigest()[:16]} {name}"

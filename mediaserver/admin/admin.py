@@ -1,8 +1,7 @@
-"""What operators and companies change while the server runs: companies, trunks, agents, webhooks.
+"""Changes over the API while the server runs: companies, trunks, agents, webhooks.
 
-A change is checked like the file is, written (sealed, in one transaction), shown to this node's directory and
-applied; other nodes see the new revision within `POLL_S`.
-"""
+A change is checked as the configuration file is, sealed, written in one transaction, put into this node's
+directory and applied. Other nodes read the new revision within `POLL_S`."""
 
 from __future__ import annotations
 
@@ -40,10 +39,10 @@ from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
 
 POLL_S = 2.0
-"""How often a node looks for changes that others made."""
+"""How often a node looks for changes of other nodes."""
 
 LIMITS: Mapping[Kind, int] = {Kind.TRUNK: 50, Kind.AGENT: 200, Kind.WEBHOOK: 20}
-"""How many a company may make over the API: each costs this server something while it is idle."""
+"""The most that a company may create over the API: each costs this server something while idle."""
 
 Document = Mapping[str, Any]
 
@@ -53,11 +52,11 @@ _REPEATS = re.compile(r"[*+{]")
 _NESTED = re.compile(r"\)[*+?{]|\(\?(?!:)")
 
 _CLASH = re.compile(r"agent\[\d+\]")
-"""Agents have numbers in a file; here they have none."""
+"""Agents have indices in a file; over the API they have none."""
 
 
 class Administration:
-    """The changes. `applied` is awaited after the directory shows them."""
+    """Checks, stores and applies changes. `applied` is awaited after the directory has each."""
 
     def __init__(
         self, directory: Directory, store: Store, vault: Vault, *, applied: Callable[[], Awaitable[None]]
@@ -66,11 +65,12 @@ class Administration:
         self._store = store
         self._vault = vault
         self._applied = applied
-        self._reach = EgressPolicy(str(network) for network in directory.server.allow_networks)
+        self._egress = EgressPolicy(str(network) for network in directory.server.allow_networks)
         self._changing = asyncio.Lock()  # one change at a time: each is checked against what is there
 
     async def refresh(self) -> None:
-        """Shows what is in the database now, if it is not shown already."""
+        """Reads the database's companies, trunks, agents and webhooks, unless the directory has this
+        revision."""
         asked_at = asyncio.get_running_loop().time()
         if await self._store.revision() != self._directory.revision:
             async with self._changing:
@@ -78,13 +78,13 @@ class Administration:
         self._directory.confirmed_at = asked_at
 
     async def run(self) -> None:
-        """Follows the changes of other nodes until cancelled."""
+        """Reads the changes of other nodes every `POLL_S` seconds until cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             await self.refresh()
 
     async def save_company(self, company_id: str, document: Document, *, new: bool) -> CompanySettings:
-        """Makes or changes a company. Raises `InvalidRequest`, `Conflict`."""
+        """Creates (`new`) or changes a company. Raises `InvalidRequest`, `Conflict`."""
         async with self._changing:
             company: CompanySettings = _thing(Kind.COMPANY, company_id, "", document)
             await self._put(Kind.COMPANY, company_row(company), document, new=new)
@@ -93,17 +93,17 @@ class Administration:
     async def save_trunk(
         self, company_id: str, trunk_id: str, document: Document, *, trusted: bool, new: bool
     ) -> TrunkSettings:
-        """Makes or changes a trunk. One that is not `trusted` (a customer's own) must lead to a public
-        address, and may not take the addresses or the user name by which another company's calls come in.
-        Raises `InvalidRequest`, `Conflict`."""
+        """Creates (`new`) or changes a trunk. One that is not `trusted` (a customer's own) must lead to a
+        public address, and may not take the addresses or the user name by which another company's calls come
+        in. Raises `InvalidRequest`, `Conflict`."""
         if not trusted:
-            await egress_checks.check_trunk(self._reach, _thing(Kind.TRUNK, trunk_id, company_id, document))
+            await egress_checks.check_trunk(self._egress, _thing(Kind.TRUNK, trunk_id, company_id, document))
         async with self._changing:
             trunk: TrunkSettings = _thing(Kind.TRUNK, trunk_id, company_id, document)
             self._check_rules(company_id, trunk=trunk)
             if not trusted:
                 _check_pattern(trunk.accepts)
-                self._check_reach(trunk)
+                self._check_egress(trunk)
                 self._check_takes_nobodys(trunk)
             self._check_room(Kind.TRUNK, company_id, self._directory.trunks.values(), new=new)
             await self._put(Kind.TRUNK, trunk_row(trunk), document, new=new)
@@ -112,10 +112,11 @@ class Administration:
     async def save_agent(
         self, company_id: str, agent_id: str, document: Document, *, trusted: bool, new: bool
     ) -> AgentSettings:
-        """Makes or changes an agent. The engines of one that is not `trusted` may name no file of this
-        machine, and no address that is closed to it. Raises `InvalidRequest`, `Conflict`."""
+        """Creates (`new`) or changes an agent. The engines of one that is not `trusted` may name no file of
+        this machine, and no address that the server does not connect to. Raises `InvalidRequest`,
+        `Conflict`."""
         if not trusted:
-            await egress_checks.check_agent(self._reach, _thing(Kind.AGENT, agent_id, company_id, document))
+            await egress_checks.check_agent(self._egress, _thing(Kind.AGENT, agent_id, company_id, document))
         async with self._changing:
             agent: AgentSettings = _thing(Kind.AGENT, agent_id, company_id, document)
             if not trusted:
@@ -129,9 +130,9 @@ class Administration:
     async def save_webhook(
         self, company_id: str, webhook_id: str, document: Document, *, new: bool
     ) -> Subscription:
-        """Makes or changes a webhook. Raises `InvalidRequest`, `Conflict`."""
+        """Creates (`new`) or changes a webhook. Raises `InvalidRequest`, `Conflict`."""
         hook: Subscription = _thing(Kind.WEBHOOK, webhook_id, company_id, document)
-        await egress_checks.check_url(self._reach, "url", hook.settings.url)
+        await egress_checks.check_url(self._egress, "url", hook.settings.url)
         async with self._changing:
             self._check_room(Kind.WEBHOOK, company_id, self._directory.webhooks.values(), new=new)
             await self._put(
@@ -140,7 +141,8 @@ class Administration:
             return hook
 
     async def remove(self, kind: Kind, thing_id: str) -> None:
-        """Takes something away that the caller has looked up before. Raises `Conflict`, `NotFound`."""
+        """Removes a trunk, agent, webhook or company that the caller has looked up. Raises `Conflict`,
+        `NotFound`."""
         async with self._changing:
             if kind is Kind.TRUNK and any(
                 agent.trunk == thing_id for agent in self._directory.agents.values()
@@ -171,7 +173,8 @@ class Administration:
     def _check_rules(
         self, company_id: str, *, trunk: TrunkSettings | None = None, agent: AgentSettings | None = None
     ) -> None:
-        """The rules between the tables, on this company's own: what another company has is not told."""
+        """Checks the rules between the tables, for this company's own: messages tell nothing of another
+        company."""
         company = self._directory.company(company_id)
         if company is None:
             raise NotFound("Company not found")
@@ -182,7 +185,7 @@ class Administration:
             trunks[trunk.id] = trunk
         if agent is not None:
             agents.pop(agent.id, None)
-            agents[agent.id] = agent  # the last: what clashes is said of it
+            agents[agent.id] = agent  # the last one: a clash is reported for it
         for key, reason in _problems(self._directory.file, company, trunks.values(), agents.values()):
             if (key, reason) not in before:
                 raise InvalidRequest(
@@ -196,10 +199,10 @@ class Administration:
         for key, reason in await asyncio.to_thread(lambda: list(unheard_agents(alone))):
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
-    def _check_reach(self, trunk: TrunkSettings) -> None:
+    def _check_egress(self, trunk: TrunkSettings) -> None:
         for uri in (trunk.uri, *trunk.backup_uris):
             host = hop_of(Uri.parse(uri)).host.strip("[]")
-            if _is_address(host) and not self._reach.allows(host):
+            if _is_address(host) and not self._egress.allows(host):
                 raise InvalidRequest("uri: this server does not connect to that address")
 
     def _check_takes_nobodys(self, trunk: TrunkSettings) -> None:
@@ -214,7 +217,8 @@ class Administration:
             raise Conflict("username: cannot be given to this trunk")
 
     def _check_options(self, agent: AgentSettings) -> None:
-        """Engines' options are free tables: no file of this machine, no address behind it."""
+        """Refuses engine options that name a file of this machine, or an address that the server does not
+        connect to."""
         tables: Mapping[str, object] = {
             "llm": _llm_urls(agent.llm) if agent.llm is not None else {},
             "stt": [each.options for each in agent.stt.chain],
@@ -229,21 +233,21 @@ class Administration:
                     raise InvalidRequest(f"{name}: only the server's own administrator may name files")
 
     def _check_url(self, key: str, url: str) -> None:
-        """What a name resolves to is looked at when it is connected to."""
+        """Refuses a URL with a closed IP address. A name is resolved and checked at each connection."""
         host = (urlsplit(url).hostname or "").strip("[]")
-        if _is_address(host) and not self._reach.allows(host):
+        if _is_address(host) and not self._egress.allows(host):
             raise InvalidRequest(f"{key}: this server does not connect to that address")
 
 
 def _llm_urls(llm: LlmSettings) -> Mapping[str, str]:
-    """Where a model and its tools are."""
+    """Returns the URLs of a model, its tools and its fallbacks."""
     others = [tool.url for tool in llm.tools] + [server.url for server in llm.mcp]
     others += [model.base_url for model in llm.fallback]
     return {"base_url": llm.base_url, **{f"url{place}": url for place, url in enumerate(others)}}
 
 
 def new_id(kind: Kind) -> str:
-    """An id for something that is made over the API."""
+    """Makes an id for an object that is created over the API."""
     if kind is Kind.AGENT:
         return str(uuid.uuid4())
     return f"{'trunk' if kind is Kind.TRUNK else 'sub'}_{uuid.uuid4().hex[:16]}"
@@ -268,8 +272,8 @@ def _problems(
 
 
 def _check_pattern(pattern: str) -> None:
-    """A number is matched on the loop that carries the calls: a pattern that repeats what it repeats can take
-    seconds over fifteen digits. Raises `InvalidRequest`."""
+    """Refuses a costly pattern: numbers are matched on the loop that carries the calls, and a pattern that
+    repeats a repeat can take seconds over fifteen digits. Raises `InvalidRequest`."""
     simple = len(pattern) <= PATTERN_LIMIT and len(_REPEATS.findall(pattern)) <= REPEATS_LIMIT
     if not simple or _NESTED.search(pattern):
         raise InvalidRequest(
@@ -283,7 +287,7 @@ def _overlap(mine: str, theirs: str) -> bool:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in an engine's options."""
+    """Yields every text in an engine's options."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from _strings(inner)

@@ -1,4 +1,4 @@
-"""API keys as they are presented: whose they are, and when they were last used."""
+"""Looks up API keys, and records when they were last used."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from mediaserver.queue.records import KeyRow
 from mediaserver.store.store import Store
 
 SERVER_KEY = KeyRow("server", "", "", frozenset({"admin"}))
-"""What `server.admin_key` opens: the administration of every company, and no company's calls."""
+"""The key `server.admin_key`: the administration of every company, and no company's calls."""
 
 
 class KeyRing:
-    """`admin_key` is the server's own, "" for none."""
+    """Looks up API keys in `store`. `admin_key`: the server's own, "" for none."""
 
     def __init__(self, store: Store, *, admin_key: str) -> None:
         self._store = store
         self._admin_key = admin_key.encode()
-        self._used: set[str] = set()  # bounded by the keys that there are
+        self._used: set[str] = set()  # bounded by the number of keys
 
     async def find(self, key: str) -> KeyRow | None:
-        """The key `key`, None for an unknown one."""
+        """Returns the key `key`, None for an unknown one."""
         if self._admin_key and hmac.compare_digest(self._admin_key, key.encode()):
             return SERVER_KEY
         row = await self._store.find_key(key)
@@ -29,7 +29,7 @@ class KeyRing:
         return row
 
     async def note_use(self) -> None:
-        """Writes down which keys were used since the last time."""
+        """Records which keys were used since the last call. Raises `StoreError`."""
         used, self._used = self._used, set()
         if used:
             await self._store.keys_used(used)

@@ -1,10 +1,9 @@
-"""Whom this node serves: the companies, trunks, agents and webhooks of the file, and those managed over the
-API.
+"""The companies, trunks, agents and webhooks that this node serves: those of the configuration file, and
+those managed over the API.
 
-Whoever needs a trunk or an agent asks here when the need arises, and so has it as it is now. `show` replaces
-what is managed over the API, `reread` the file's part. Where both have one of the same id, the file's
-counts.
-"""
+Code that needs a trunk or an agent asks the directory each time, and so gets it as it is now. `show` replaces
+what is managed over the API, `reread` what the file says. Where both have an object of the same id, the
+file's counts."""
 
 from __future__ import annotations
 
@@ -37,12 +36,12 @@ AnyTable = TypeVar("AnyTable", bound=BaseModel)
 log = logging.getLogger(__name__)
 
 NOTHING_FROM_THE_ENVIRONMENT: Mapping[str, Any] = {"environment": {}}
-"""What is managed over the API says `env:NAME` in vain: the server's secrets are not its customers'."""
+"""An object managed over the API cannot use `env:NAME`: the server's secrets are not its customers'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A webhook with its id and whose it is."""
+    """A webhook with its id and the id of its company."""
 
     id: str
     company: str
@@ -50,12 +49,13 @@ class Subscription:
 
 
 class Directory:
-    """The tables by id. Begins with the file's."""
+    """Looks up companies, trunks, agents and webhooks by id. Holds those of `file` at first; without a
+    `vault` nothing that is managed over the API can be read."""
 
     def __init__(self, file: Settings, vault: Vault | None = None) -> None:
         self.revision = -1
         self.confirmed_at = 0.0
-        """When the database last said that this is how things are, on the loop's clock."""
+        """Loop time at which the database last confirmed these tables."""
         self._vault = vault
         self._shown: list[tuple[ManagedRow, Any]] = []
         self.reread(file)
@@ -64,39 +64,40 @@ class Directory:
 
     @property
     def server(self) -> ServerSettings:
-        """[server] of the file."""
+        """The table [server] of the configuration file."""
         return self.file.server
 
     @property
     def sip(self) -> SipSettings:
-        """[sip] of the file."""
+        """The table [sip] of the configuration file."""
         return self.file.sip
 
     @property
     def rooms(self) -> RoomsSettings:
-        """[rooms] of the file."""
+        """The table [rooms] of the configuration file."""
         return self.file.rooms
 
     # Who and what -------------------------------------------------------------------------------------------
 
     def company(self, company_id: str) -> CompanySettings | None:
-        """The company of that id."""
+        """Returns the company of that id, None for an unknown one."""
         return self.companies.get(company_id)
 
     def trunk(self, trunk_id: str) -> TrunkSettings | None:
-        """The trunk of that id."""
+        """Returns the trunk of that id, None for an unknown one."""
         return self.trunks.get(trunk_id)
 
     def agent(self, agent_id: str) -> AgentSettings | None:
-        """The agent of that id."""
+        """Returns the agent of that id, None for an unknown one."""
         return self.agents.get(agent_id)
 
     def answering(self, trunk_id: str, number: str) -> AgentSettings | None:
-        """The inbound agent that `number` (E.164) reaches on a trunk."""
+        """Returns the inbound agent that answers calls to `number` (E.164) on a trunk, None where no agent
+        does."""
         return self._answering.get((trunk_id, number))
 
     def of_file(self, kind: Kind, thing_id: str) -> bool:
-        """Whether the file manages it."""
+        """Whether the configuration file has a `kind` with the id `thing_id`."""
         tables: Mapping[Kind, Mapping[str, object]] = {
             Kind.COMPANY: self._file_companies,
             Kind.TRUNK: self._file_trunks,
@@ -106,7 +107,7 @@ class Directory:
         return thing_id in tables[kind]
 
     def secrets(self) -> dict[str, tuple[str, ...]]:
-        """The signing secrets of every webhook, the newest first."""
+        """Returns the signing secrets of every webhook by its id, the newest first."""
         return {
             each.id: tuple(
                 reveal(secret)
@@ -119,7 +120,7 @@ class Directory:
     # What is managed over the API ---------------------------------------------------------------------------
 
     def reread(self, file: Settings) -> None:
-        """Replaces what the file says."""
+        """Replaces what came from the configuration file by what `file` says."""
         self.file = file
         self._file_companies = {company.id: company for company in file.companies}
         self._file_trunks = {trunk.id: trunk for trunk in file.trunks}
@@ -142,7 +143,7 @@ class Directory:
         trunks: dict[str, TrunkSettings] = managed(Kind.TRUNK) | self._file_trunks
         agents: dict[str, AgentSettings] = managed(Kind.AGENT) | self._file_agents
         webhooks: dict[str, Subscription] = managed(Kind.WEBHOOK) | self._file_webhooks
-        # What belonged to a company that is gone is gone with it.
+        # Objects of a company that was removed are removed with it.
         self.companies = companies
         self.trunks = {name: each for name, each in trunks.items() if each.company in companies}
         self.agents = {name: each for name, each in agents.items() if each.company in companies}
@@ -169,7 +170,7 @@ class Directory:
 
 
 def thing_of(kind: Kind, thing_id: str, company_id: str, document: Mapping[str, Any]) -> Any:
-    """The settings that a document stands for: the table by its fields, without id and company. Raises
+    """Returns the settings of a document: the table by its fields, without id and company. Raises
     `pydantic.ValidationError`."""
     if kind is Kind.WEBHOOK:
         return Subscription(thing_id, company_id, _table(WebhookSettings, document))

@@ -1,8 +1,7 @@
-"""Where customers send this server: the hosts of what they manage over the API, looked up before it is saved.
+"""Checks the hosts of what customers manage over the API, before it is saved.
 
-A name may lead elsewhere later, so what it leads to is looked at again when it is connected to
-(`pipeline.net.egress`, `sip.endpoint`). This look tells the customer now instead of failing every call.
-"""
+A name may resolve to another address later, so each connection checks again (`pipeline.net.egress`,
+`sip.endpoint`). This check tells the customer at once, instead of failing every call."""
 
 from __future__ import annotations
 
@@ -29,35 +28,36 @@ _TABLES = {
     "tts_fallback": "ttsFallback",
     "pre_call_tools": "preCallTools",
 }
-"""What of an agent may name addresses, as the API calls it."""
+"""The parts of an agent that may name addresses, with their names in the API."""
 
 
-async def check_trunk(reach: EgressPolicy, trunk: TrunkSettings) -> None:
-    """Raises `InvalidRequest` for a trunk that leads to an address that is not `reach`'s."""
+async def check_trunk(egress: EgressPolicy, trunk: TrunkSettings) -> None:
+    """Raises `InvalidRequest` for a trunk with an address that `egress` does not allow."""
     for key, uris in (("uri", (trunk.uri,)), ("backupUris", trunk.backup_uris)):
         for uri in uris:
-            await _check(reach, key, hop_of(Uri.parse(uri)).host)
+            await _check(egress, key, hop_of(Uri.parse(uri)).host)
 
 
-async def check_agent(reach: EgressPolicy, agent: AgentSettings) -> None:
-    """Raises `InvalidRequest` for an agent whose engines or tools are at an address that is not `reach`'s."""
+async def check_agent(egress: EgressPolicy, agent: AgentSettings) -> None:
+    """Raises `InvalidRequest` for an agent with an engine or a tool at an address that `egress` does not
+    allow."""
     document = agent.model_dump(include=set(_TABLES))
     for name, key in _TABLES.items():
         for url in sorted(set(_urls(document.get(name)))):
-            await check_url(reach, key, url)
+            await check_url(egress, key, url)
 
 
-async def check_url(reach: EgressPolicy, key: str, url: str) -> None:
-    """Raises `InvalidRequest` for a URL that leads to an address that is not `reach`'s."""
+async def check_url(egress: EgressPolicy, key: str, url: str) -> None:
+    """Raises `InvalidRequest` for a URL with an address that `egress` does not allow."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
         raise InvalidRequest(f"{key}: not a URL") from None
-    await _check(reach, key, host)
+    await _check(egress, key, host)
 
 
-async def _check(reach: EgressPolicy, key: str, host: str) -> None:
-    """A name that nobody knows passes: it may be known when it is needed."""
+async def _check(egress: EgressPolicy, key: str, host: str) -> None:
+    """Passes a name that does not resolve: it may when it is needed."""
     try:
         async with asyncio.timeout(LOOK_UP_S):
             found = await asyncio.get_running_loop().getaddrinfo(
@@ -65,7 +65,7 @@ async def _check(reach: EgressPolicy, key: str, host: str) -> None:
             )
     except (OSError, UnicodeError):  # TimeoutError is an OSError
         return
-    if not all(reach.allows(str(each[4][0])) for each in found):
+    if not all(egress.allows(str(each[4][0])) for each in found):
         raise InvalidRequest(f"{key}: {NOT_THERE}")
 
 

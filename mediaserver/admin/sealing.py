@@ -1,9 +1,8 @@
-"""Secrets at rest: what is managed over the API is written to the database sealed.
+"""Encrypts what is managed over the API before it is written to the database.
 
-The key is `server.secret_key`, or, where the file names none, one that is made at the first start and kept in
-the data directory for the owner's eyes only. Nodes that share a database share the key. Sealing is
-`cryptography`'s Fernet (AES-128-CBC with HMAC-SHA-256); its key is the SHA-256 of what was given.
-"""
+The key is `server.secret_key`. Where the file names none, a key is made at the first start and kept in the
+data directory, readable by its owner alone. Nodes that share a database share the key. Sealing is
+`cryptography`'s Fernet (AES-128-CBC with HMAC-SHA-256), whose key is the SHA-256 of the secret key."""
 
 from __future__ import annotations
 
@@ -18,7 +17,8 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from mediaserver import private
 from mediaserver.errors import LocalError
-from mediaserver.settings.server import GENERATED, ServerSettings, reveal
+from mediaserver.settings.server import GENERATED, ServerSettings
+from pipeline.engines.tables import reveal
 
 FILE = "secret.key"
 ADMIN_FILE = "admin.key"
@@ -26,23 +26,24 @@ ADMIN_FILE = "admin.key"
 
 
 class Vault:
-    """Seals and opens texts."""
+    """Seals and opens texts with one Fernet key, made of the secret `key`."""
 
     def __init__(self, key: str) -> None:
         self._fernet = Fernet(urlsafe_b64encode(sha256(key.encode()).digest()))
 
     @classmethod
     def at(cls, data_dir: Path, key: str = "") -> Self:
-        """The vault of a key, or, with "", of the one in `data_dir`, made if there is none. Raises
-        `LocalError`."""
+        """Makes the vault of `key`, or, with "", of the key kept in `data_dir`, which is made if there is
+        none. Raises `LocalError`."""
         return cls(key or kept_key(data_dir / FILE))
 
     def seal(self, text: str) -> str:
-        """`text` as what only `open` of the same key reads."""
+        """Returns `text` encrypted; a vault of the same key opens it."""
         return self._fernet.encrypt(text.encode()).decode()
 
     def open(self, sealed: str) -> str:
-        """What was sealed. Raises `LocalError` where it was sealed with another key, or changed."""
+        """Returns the text that was sealed. Raises `LocalError` where `sealed` was sealed with another key,
+        or changed."""
         try:
             return self._fernet.decrypt(sealed.encode()).decode()
         except InvalidToken:
@@ -50,14 +51,15 @@ class Vault:
 
 
 def kept_admin_key(data_dir: Path, settings: ServerSettings) -> str:
-    """`server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
+    """Returns `server.admin_key`, made at the first start where it is `GENERATED`; "" for none. Raises
     `LocalError`."""
     key = reveal(settings.admin_key)
     return kept_key(data_dir / ADMIN_FILE) if key == GENERATED else key
 
 
 def kept_key(path: Path) -> str:
-    """The key in a file, made if there is none. Raises `LocalError`."""
+    """Returns the key in the file `path`, which is made with a random one if there is none. Raises
+    `LocalError`."""
     try:
         path.parent.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
         try:

@@ -1,1 +1,1 @@
-"""What this node takes on: rate limits, overload, disk, descriptors."""
+"""Admission: rate limits, overload, disk and descriptors of this node."""

@@ -1,4 +1,4 @@
-"""Addresses of clients: how they are written, and what counts as one client."""
+"""Client addresses: how they are written, and what counts as one client."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SUBSCRIBER_BITS = 64
-"""Of an IPv6 address: whoever has one has all with the same."""
+"""Bits of the prefix that an IPv6 subscriber has whole."""
 
 
 def parsed(text: str) -> Address | None:
-    """An address as the kernel and proxies write it: bare, with a port, in brackets, with a zone. IPv4 within
-    IPv6 is IPv4."""
+    """Parses an address as the kernel and proxies write it: bare, with a port, in brackets, with a zone. IPv4
+    within IPv6 becomes IPv4. None for what is no address."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -27,8 +27,8 @@ def parsed(text: str) -> Address | None:
 
 
 def subscriber(address: Address | None) -> str:
-    """What counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber has whole; "" for nobody
-    that can be told."""
+    """Returns the name that counts as one client: an IPv4 address, or the /64 of an IPv6 address, which a
+    subscriber has whole; "" for None."""
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, _SUBSCRIBER_BITS), strict=False))
     return str(address or "")

@@ -1,9 +1,8 @@
-"""How many files and sockets the process may have, and which of them are kept for calls.
+"""Limits of open files and sockets, and how many of them are reserved for calls.
 
-Whoever connects takes a descriptor, and a call that finds none is refused. So connections of HTTP and of SIP
-get none above a number (see `sip.stack.listening`): what is above is for the sound of calls, their recordings
-and their engines.
-"""
+Every connection takes a descriptor, and a call that finds none is refused. So connections of HTTP and of SIP
+get no descriptor above a ceiling (`sip.stack.listening`): those above are for the media of calls, their
+recordings and their engines."""
 
 from __future__ import annotations
 
@@ -11,29 +10,29 @@ import resource
 from typing import Final
 
 MOST: Final = 1 << 20
-"""A limit above that is not asked for: other programs walk through it."""
+"""The highest limit that is asked for: some programs loop over all descriptors."""
 
 PER_CALL: Final = 6
 """RTP, RTCP, the recording, and connections to a recogniser, a model and a voice."""
 
 PROCESS: Final = 150
-"""The database, processes of engines, listeners, what is read now and then."""
+"""Descriptors of the database, the engines' processes, the listeners, and files read now and then."""
 
 
 def highest() -> int:
-    """The limit that `raise_limit` reaches."""
+    """Returns the limit that `raise_limit` reaches."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
 
 
 def limit() -> int:
-    """The limit of this process as it is."""
+    """Returns the present limit of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if soft == resource.RLIM_INFINITY else soft
 
 
 def raise_limit() -> int:
-    """Raises the limit of this process to what it is allowed; gives it as it then is."""
+    """Raises the limit of this process as far as allowed; returns the new limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit() < highest():
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest(), hard))
@@ -41,20 +40,22 @@ def raise_limit() -> int:
 
 
 def needed(max_calls: int, http_connections: int) -> int:
-    """How many a server uses that is full."""
+    """Returns how many descriptors a fully loaded server uses."""
     return PER_CALL * max_calls + PROCESS + http_connections
 
 
 def for_calls(max_calls: int, most: int) -> int:
-    """How many of `most` are kept for `max_calls` calls: what they need, but no more than half."""
+    """Returns how many of `most` descriptors are reserved for `max_calls` calls: what they need, but no more
+    than half."""
     return min(PER_CALL * max_calls + PROCESS, most // 2)
 
 
 def http_ceiling(max_calls: int, most: int) -> int:
-    """The descriptor from which on none is HTTP's."""
+    """Returns the descriptor from which on HTTP gets none."""
     return most - for_calls(max_calls, most)
 
 
 def sip_ceiling(max_calls: int, most: int) -> int:
-    """The descriptor from which on none is a SIP connection's: a call over TCP needs one, and others too."""
+    """Returns the descriptor from which on SIP connections get none: a call over TCP needs one, so they have
+    half of the reserve."""
     return most - for_calls(max_calls, most) // 2

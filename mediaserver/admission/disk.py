@@ -11,7 +11,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 LOW_BYTES = 4 * 1024 * 1024
-"""Less than this is none: two minutes of one recording."""
+"""The least free space, two minutes of one recording; below it the disk counts as full."""
 
 LOOK_S = 2.0
 
@@ -19,8 +19,8 @@ _PROBE_BYTES = 64 * 1024
 
 
 class Disk:
-    """Looks after `folder`. `missing` is "" or says why nothing can be written there; `show` is called with
-    the bytes that are free, each time that it was looked."""
+    """Watches the disk of `folder`. `missing` is "" or says why nothing can be written there; `show` is
+    called with the free bytes after every check."""
 
     def __init__(self, folder: Path, *, show: Callable[[float], object]) -> None:
         self.missing = ""
@@ -28,13 +28,13 @@ class Disk:
         self._show = show
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Checks the disk every `LOOK_S` seconds until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Looks now."""
+        """Checks the disk once: its free bytes, and whether a file can be written."""
         free, missing = await asyncio.to_thread(_look, self._folder)
         self._show(free)
         if missing and not self.missing:

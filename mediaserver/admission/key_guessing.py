@@ -25,36 +25,37 @@ from typing import Final, Generic, TypeVar
 from mediaserver.admission.rate_limits import RateLimit
 
 PREFIX: Final = 7
-"""Characters of a key that stand for it in lists: its `hint`."""
+"""Characters of a key that are shown in lists, its `hint`."""
 
 ADDRESS_TRIES: Final = 30
-"""Different wrong keys from an address before it waits: nobody mistypes as many."""
+"""Different wrong keys from an address before it must wait: nobody mistypes as many."""
 
 PREFIX_TRIES: Final = 100
 """Different wrong keys with one beginning, from all addresses together."""
 
 ADDRESS_WAIT_S: Final = 3600.0
 PREFIX_WAIT_S: Final = 60.0
-"""The longest waits. That of a beginning is short: who knows how a customer's key begins could else keep the
-customer from every new address."""
+"""The longest waits. That of a beginning is short: otherwise somebody who knows how a customer's key begins
+could keep the customer from every new address."""
 
 BANNED_S: Final = 60.0
 QUIET_S: Final = 600.0
 
 NEAR_TRIES: Final = 30
-"""Wrong keys, from an address that waits, that begin like one known there: then that one waits as well."""
+"""Wrong keys that begin like a known one, from a waiting address: from then on the known key waits as
+well."""
 
 REPEATS_PER_MINUTE: Final = 600
-"""How often an address may repeat a key that is wrong."""
+"""How often an address may repeat a wrong key."""
 
 SUSPECTS_LIMIT: Final = 10_000
 KNOWN_LIMIT: Final = 20_000
 KEYS_LIMIT: Final = 8
-"""Keys of one beginning that are known at one address."""
+"""The most keys of one beginning that are remembered for one address."""
 
 
 class Standing(Enum):
-    """How somebody who guesses is treated."""
+    """How keys from an address, or with one beginning, are treated."""
 
     FREE = "free"
     SLOWED = "slowed"
@@ -63,7 +64,8 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The standing of an address, or of a beginning (`by`), is another one."""
+    """A new standing of an address or of a beginning. `by`: "address" or "prefix"; `name`: the address, ""
+    for a beginning; `wait_s`: until the next key is looked up."""
 
     by: str
     name: str
@@ -143,7 +145,8 @@ class _Known:
 
 
 class Guesses:
-    """Who guesses at keys. An address is whatever text stands for one client."""
+    """Counts wrong keys by client address and by their first characters. An address is any text that stands
+    for one client."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
@@ -157,8 +160,8 @@ class Guesses:
         return len(self._addresses) + len(self._prefixes) + len(self._known)
 
     def wait_s(self, address: str, key: str, now: float) -> float:
-        """0.0: look `key` up, and say what came of it; else refuse it, with the time until it may be tried
-        again."""
+        """Returns the seconds until `address` may try `key` again. 0.0: look `key` up, then call `right` or
+        `wrong`."""
         prefix = self._hash(key[:PREFIX])
         wait_s = max(self._addresses.wait_s(address, now), self._prefixes.wait_s(prefix, now))
         if wait_s > 0:
@@ -168,7 +171,7 @@ class Guesses:
         return 0.0
 
     def right(self, address: str, key: str) -> None:
-        """The key opened something."""
+        """Counts `key` as one that opened something from `address`: it goes on opening there."""
         place = (address, self._hash(key[:PREFIX]))
         known = self._known.setdefault(place, _Known())
         self._known.move_to_end(place)
@@ -179,10 +182,10 @@ class Guesses:
             self._known.popitem(last=False)
 
     def wrong(self, address: str, key: str, now: float) -> Iterator[Change]:
-        """Nobody has that key. Yields what changes by it."""
+        """Counts `key` as one that nobody has. Yields each change of standing that follows."""
         prefix, hashed = self._hash(key[:PREFIX]), self._hash(key)
         known = self._known.get((address, prefix))
-        if known is not None and hashed in known.keys:  # it was somebody's, until it was revoked
+        if known is not None and hashed in known.keys:  # the key was valid until it was revoked
             known.keys.remove(hashed)
         suspect = self._addresses.wrong(address, hashed, now)
         if suspect is not None:

@@ -1,9 +1,8 @@
-"""How busy this node is: looked at twenty times a second, asked before anything new is begun.
+"""Measures this node's load twenty times a second; asked before anything new is accepted.
 
-What is up is never touched. New calls get 503 with Retry-After by SIP, as do sessions of browsers and
-requests for speech over HTTP; what is in the queue of calls stays there, since nobody waits for it on a line;
-`/readyz` says so, for whoever shares calls out among nodes.
-"""
+Calls in progress are never touched. New calls get 503 with Retry-After by SIP, as do browser sessions and
+speech requests over HTTP. Queued calls stay in the queue, since nobody waits for them on a line. `/readyz`
+reports the overload, for load balancers."""
 
 from __future__ import annotations
 
@@ -20,13 +19,14 @@ from sip.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 2
-"""Short: a carrier that obeys sends nothing at all for so long, also what there would be time for."""
+"""Retry-After of refused calls. Short: a carrier that obeys sends nothing at all for so long, also calls for
+which there would be time."""
 
 OVERLOADED: Final = "overloaded"
 
 
 class Load:
-    """The judge of a node. `observe` is given the loop's lateness, again and again."""
+    """Decides whether this node accepts more. `observe` gets the event loop's lateness, again and again."""
 
     def __init__(self, settings: OverloadSettings, *, endpoint: Endpoint, metrics: Metrics) -> None:
         limits = Limits(lag_ms=settings.lag_ms, backlog_ms=settings.backlog_ms, set_up_ms=settings.set_up_ms)
@@ -37,16 +37,16 @@ class Load:
         endpoint.overload = self.pause_s
 
     def pause_s(self) -> int:
-        """After how many seconds whoever wants something new may ask again; 0: now."""
+        """Returns after how many seconds a client may ask again; 0: now."""
         return 0 if self._judge.takes_more else RETRY_AFTER_S
 
     def check(self) -> None:
-        """Raises `Unavailable` where nothing new is begun."""
+        """Raises `Unavailable` while the node is overloaded."""
         if not self._judge.takes_more:
             raise Unavailable("The server is overloaded", retry_after_s=RETRY_AFTER_S)
 
     def observe(self, lag_s: float) -> None:
-        """The loop was so late just now."""
+        """Takes the event loop's lateness in seconds, and judges the load."""
         self._metrics.loop_lag.observe(lag_s)
         look = Look(
             lag_ms=lag_s * 1000,

@@ -1,10 +1,10 @@
-"""Whether this node can do more than it does: judged by what callers notice, without a clock.
+"""Judges whether this node is overloaded, by what callers notice. No clock of its own.
 
 Three things grow without bound where there is more work than time: how late the event loop is (every packet
-of audio is as late), how long a SIP message waits to be dealt with, how long a caller waits until the
-application has said a word. Each has a limit; a moment counts as HIGH where one of them is over it and as LOW
-where all are under half of it, by the median of the last few looks, so that a single pause (a garbage
-collection, a machine that was busy elsewhere) is none.
+of audio is as late), how long a SIP message waits to be handled, and how long a caller waits for the
+application's first response. Each has a limit. A moment is HIGH where one of them is over its limit, and LOW
+where all are under half of it, by the median of the last `LOOKS` looks, so that a single pause (a garbage
+collection, a machine that was busy elsewhere) does not count.
 
 ```
             HIGH                    LOW                     LOW for `recovery_s`
@@ -24,13 +24,13 @@ from statistics import median
 from typing import Final
 
 LOOKS: Final = 5
-"""Of which the median counts: a quarter of a second at 20 looks a second."""
+"""The number of looks of which the median counts: a quarter of a second at 20 looks a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Milliseconds from which on the node is overloaded, of each figure of a `Look`; 0: the figure does not
-    count. `recovery_s`: for how long all must be low before new work is taken again."""
+    """Milliseconds of each figure of a `Look` from which on the node is overloaded; 0: the figure does not
+    count. `recovery_s`: how long all figures must be low before new work is accepted again."""
 
     lag_ms: float
     backlog_ms: float
@@ -40,8 +40,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen at one moment, in milliseconds: how late the event loop was, how long a SIP message has
-    waited since the last look, for how long a caller has waited for a word."""
+    """The figures of one moment, in milliseconds: how late the event loop was, how long a SIP message has
+    waited since the last look, how long a caller has waited for a response."""
 
     lag_ms: float = 0.0
     backlog_ms: float = 0.0
@@ -52,7 +52,7 @@ FIGURES: Final = ("lag_ms", "backlog_ms", "set_up_ms")
 
 
 class State(Enum):
-    """Whether new work is taken: in CALM alone."""
+    """New work is accepted in CALM alone."""
 
     CALM = auto()
     OVERLOADED = auto()
@@ -79,7 +79,7 @@ MOVES: Final[Mapping[State, Mapping[Level, State]]] = {
         Level.HIGH: State.OVERLOADED,
     },
     State.RECOVERING: {
-        Level.LOW: State.RECOVERING,  # CALM, once it has lasted
+        Level.LOW: State.RECOVERING,  # CALM after `recovery_s`
         Level.BETWEEN: State.OVERLOADED,
         Level.HIGH: State.OVERLOADED,
     },
@@ -87,7 +87,8 @@ MOVES: Final[Mapping[State, Mapping[Level, State]]] = {
 
 
 class Judge:
-    """`look` at regular intervals; `state` is what came of it. `medians` are the figures that it went by."""
+    """Judges the load by regular calls of `look`. `state` is the result, `medians` the figures that it was
+    judged by."""
 
     def __init__(self, limits: Limits) -> None:
         self.state = State.CALM
@@ -98,11 +99,11 @@ class Judge:
 
     @property
     def takes_more(self) -> bool:
-        """Whether new work is taken."""
+        """Whether new work is accepted."""
         return self.state is State.CALM
 
     def look(self, look: Look, now: float) -> State:
-        """Takes what was seen at `now` (seconds), and says what state the node is in."""
+        """Takes the figures of `now` (seconds); returns the node's state."""
         self._looks.append(look)
         self.medians = Look(**{name: median(getattr(each, name) for each in self._looks) for name in FIGURES})
         before, self.state = self.state, MOVES[self.state][self._level()]

@@ -1,4 +1,4 @@
-"""How much one caller may ask for: requests a minute, and requests at once. Of this node, in memory."""
+"""Rate limits of this node, in memory: requests a minute, and requests at once, of each caller."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from mediaserver.errors import TooMany
 
 CALLERS_LIMIT = 10_000
-"""Callers remembered; the one that has been quiet longest is forgotten first, and starts as new."""
+"""The most callers remembered; the one that has been quiet longest is forgotten first, and starts anew."""
 
 BURST_S = 10
-"""A caller that was quiet may ask as much at once as its rate gives in this time."""
+"""A caller that was quiet may ask at once for as much as its rate gives in this time."""
 
 
 class RateLimit:
@@ -36,8 +36,8 @@ class RateLimit:
 
 
 class Places:
-    """`limit` requests under way for each caller. What is beyond is refused, not queued: a client knows
-    better what can wait."""
+    """At most `limit` requests in progress for each caller. Further ones are refused, not queued: a client
+    knows better what can wait."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -45,7 +45,7 @@ class Places:
 
     @contextmanager
     def taken(self, caller: str) -> Iterator[None]:
-        """A place as long as the block lasts. Raises `TooMany`."""
+        """Holds a place for the length of the block. Raises `TooMany`."""
         if self._taken[caller] >= self._limit:
             raise TooMany(f"No more than {self._limit} requests at once", retry_after_s=1)
         self._taken[caller] += 1

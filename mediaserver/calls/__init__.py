@@ -1,1 +1,1 @@
-"""Live calls of this node."""
+"""Live calls of this node: dispatch, inbound, the conversation, transfers."""

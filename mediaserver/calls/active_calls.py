@@ -1,15 +1,16 @@
-"""The live calls of this node: a task for each, the room that is left, and the way to end them."""
+"""Runs the live phone calls of this node: one task each, capacity, and the ways to end them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import CallProfile, CallServices
-from mediaserver.calls.phone_call import LiveCall, Step
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.phone_call import PhoneCall, Step
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings
@@ -21,31 +22,24 @@ from sip.endpoint import Endpoint
 log = logging.getLogger(__name__)
 
 PATIENCE = 10
-"""How often a call may have been claimed before a node that lacks its agent, its trunk or its engine ends it:
-what was made on another node comes here within seconds, and an engine may still be loading."""
+"""Claims of a call until a node that lacks its agent, trunk or engine ends it: an agent made on another node
+is known here within seconds, and an engine may still be loading."""
 
 PAUSE_MS = 1000
-"""How long a call rests that this node could not place."""
+"""Milliseconds until a call that this node could not place may be claimed again."""
 
 
 class ActiveCalls:
-    """Runs calls. `room_made` is called whenever one is over."""
+    """Runs calls. The store's queue is woken whenever one has ended."""
 
     def __init__(
-        self,
-        directory: Directory,
-        *,
-        endpoint: Endpoint,
-        engines: Engines,
-        floor: CallServices,
-        room_made: Callable[[], None],
+        self, directory: Directory, *, endpoint: Endpoint, engines: Engines, services: CallServices
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
         self._engines = engines
-        self._floor = floor
-        self._room_made = room_made
-        self._live: dict[str, LiveCall] = {}
+        self._services = services
+        self._live: dict[str, PhoneCall] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._draining = False
 
@@ -53,19 +47,20 @@ class ActiveCalls:
         return len(self._live)
 
     def room(self) -> int:
-        """How many more calls this node takes."""
+        """Returns how many more calls this node takes."""
         return self._directory.sip.max_calls - max(len(self._live), len(self._endpoint.calls))
 
     def held_for(self, company_id: str) -> int:
-        """How many calls of a company this node has."""
-        return sum(live.claim.company_id == company_id for live in self._live.values())
+        """Returns how many calls of a company this node has."""
+        return sum(live.cdr.claim.company_id == company_id for live in self._live.values())
 
-    def find(self, call_id: str) -> LiveCall | None:
-        """The live call of that id, if this node has it."""
-        return self._live.get(call_id)
+    def find(self, call_id: str) -> CallDetailRecord | None:
+        """Returns the record of the live call `call_id`, None where this node does not have it."""
+        live = self._live.get(call_id)
+        return live.cdr if live is not None else None
 
     def dial(self, claim: Claim) -> None:
-        """Starts a call that was claimed; returns at once."""
+        """Starts a claimed call; returns at once."""
         if self._draining:
             self._release(claim, "this node takes no more calls")
             return
@@ -76,93 +71,82 @@ class ActiveCalls:
             self._refuse(claim, "the agent or its trunk is not configured any more")
             return
         try:
-            part = self._part(agent, caller_id(agent, settings))
+            profile = CallProfile.of(agent, self._engines, caller_id=caller_id(agent, settings))
         except EngineMissing as missing:
             self._refuse(claim, str(missing))
             return
-        live = LiveCall(claim, part, self._floor)
+        live = PhoneCall(claim, profile, self._services)
         self._start(live, live.dial(trunk))
 
     def check(self, agent: AgentSettings) -> None:
-        """Whether `agent` can take calls on this node. Raises `EngineMissing`."""
-        self._engines.cast(agent.id)
+        """Checks that `agent` can take calls on this node. Raises `EngineMissing`."""
+        self._engines.agent_engines(agent.id)
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""
-        live = LiveCall(claim, self._part(agent, None), self._floor, step=Step.PLACING)
+        live = PhoneCall(claim, CallProfile.of(agent, self._engines), self._services, step=Step.PLACING)
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, those that this node has."""
+        """Ends those calls of `call_ids` that this node has."""
         live = [self._live[call_id] for call_id in call_ids if call_id in self._live]
         await asyncio.gather(*(each.hang_up() for each in live), return_exceptions=True)
 
     def drain(self) -> None:
-        """From now on no claimed call is dialled: those that are not armed go back to the queue."""
+        """Stops dialling claimed calls: those that are not armed go back to the queue."""
         self._draining = True
         for live in self._live.values():
             live.give_back()
 
     async def give_up_all(self) -> None:
-        """Ends every call of this node, because the node goes."""
+        """Ends every call, because the node stops."""
         self.drain()
         live = tuple(self._live.values())
         await asyncio.gather(*(each.give_up() for each in live), return_exceptions=True)
 
     async def empty(self, timeout_s: float) -> bool:
-        """Waits until no call is left; False when `timeout_s` was not enough."""
+        """Waits until all calls have ended; False when `timeout_s` was not enough."""
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=timeout_s)
         return not self._tasks
 
     async def close(self) -> None:
-        """Gives up on calls whose outcome could not be written: the ledger will call them UNKNOWN."""
+        """Cancels calls whose outcome could not be written; the ledger marks them UNKNOWN."""
         tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _part(self, agent: AgentSettings, caller: str | None) -> CallProfile:
-        return CallProfile(
-            cast=self._engines.cast(agent.id),
-            language=agent.language,
-            greeting=agent.greeting,
-            records=agent.session.recording,
-            tools=agent.pre_call_tools,
-            unreachable=agent.unreachable,
-            caller_id=caller,
-        )
-
-    def _start(self, live: LiveCall, run: Coroutine[Any, Any, None]) -> None:
-        self._live[live.call_id] = live
-        self._floor.metrics.active_calls.set(len(self._live))
-        task = asyncio.create_task(run, name=f"call {live.call_id}")
-        self._tasks[live.call_id] = task
+    def _start(self, live: PhoneCall, run: Coroutine[Any, Any, None]) -> None:
+        self._live[live.cdr.call_id] = live
+        self._services.metrics.active_calls.set(len(self._live))
+        task = asyncio.create_task(run, name=f"call {live.cdr.call_id}")
+        self._tasks[live.cdr.call_id] = task
         task.add_done_callback(lambda done: self._over(live, done))
 
-    def _over(self, live: LiveCall, task: asyncio.Task[None]) -> None:
-        self._live.pop(live.call_id, None)
-        self._tasks.pop(live.call_id, None)
-        self._floor.metrics.active_calls.set(len(self._live))
+    def _over(self, live: PhoneCall, task: asyncio.Task[None]) -> None:
+        self._live.pop(live.cdr.call_id, None)
+        self._tasks.pop(live.cdr.call_id, None)
+        self._services.metrics.active_calls.set(len(self._live))
         if not task.cancelled() and task.exception() is not None:
-            log.error("call task failed", extra={"call_id": live.call_id}, exc_info=task.exception())
-        self._room_made()
+            log.error("call task failed", extra={"call_id": live.cdr.call_id}, exc_info=task.exception())
+        self._services.store.queue_filled.set()
 
     def _refuse(self, claim: Claim, reason: str) -> None:
         if claim.epoch < PATIENCE:
             self._release(claim, reason, pause_ms=PAUSE_MS)
             return
-        store = self._floor.store
+        store = self._services.store
         log.error("call cannot be placed here", extra={"call_id": claim.call_id, "reason": reason})
         outcome = Outcome(status=CallStatus.FAILED, cause="not_configured", error=reason)
-        self._floor.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
-        self._floor.journal.note(
+        self._services.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
+        self._services.journal.note(
             claim.call_id, "finish", lambda: store.finish(claim, outcome), essential=True
         )
 
     def _release(self, claim: Claim, reason: str, *, pause_ms: int = 0) -> None:
         log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})
-        store = self._floor.store
-        self._floor.journal.note(
+        store = self._services.store
+        self._services.journal.note(
             claim.call_id, "release", lambda: store.release(claim, pause_ms=pause_ms), essential=True
         )

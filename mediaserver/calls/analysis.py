@@ -1,7 +1,6 @@
-"""What a call comes to: the figures and facts of its `analysis`, and the JSON shapes of its content.
+"""The `analysis` of a call: its figures and facts, and the JSON shapes of its content.
 
-Everything here is arithmetic on what the conversation left behind (`pipeline.result.SessionResult`).
-"""
+Everything here is computed from the conversation's result (`pipeline.result.SessionResult`)."""
 
 from __future__ import annotations
 
@@ -23,15 +22,14 @@ from pipeline.transcript import TranscriptEntry
 Json = dict[str, Any]
 
 DEEPEST: Final = 32
-"""Nesting of what an agent reports; what lies deeper is left out."""
+"""The deepest nesting kept of an agent's report."""
 
 
 def analyse(result: SessionResult) -> Json:
-    """The `analysis` of a call: what it came to, what was collected, how it felt.
+    """Returns the `analysis` of a call: its outcome, the collected answers, latencies and faults.
 
-    `talkRatio` is the agent's share of all speech (0 to 1, None where nobody spoke); latencies are those of
-    voice-to-voice over the turns that have one.
-    """
+    `talkRatio` is the agent's share of all speech (0 to 1, None where nobody spoke); latencies are
+    voice-to-voice, over the turns that have one."""
     return recordable(
         {
             "disposition": result.report.disposition or result.disposition,
@@ -58,13 +56,14 @@ def analyse(result: SessionResult) -> Json:
 
 
 def talk_ratio(agent_ms: int, caller_ms: int) -> float | None:
-    """The agent's share of all speech, None where there was none."""
+    """Returns the agent's share of all speech, 0 to 1, None where there was none."""
     spoken = agent_ms + caller_ms
     return round(agent_ms / spoken, 3) if spoken else None
 
 
 def latency_figures(values_ms: Sequence[float]) -> Json:
-    """How many turns were measured, their median and their worst, in milliseconds (None for none)."""
+    """Returns how many turns were measured, their median and their longest latency in milliseconds (None for
+    none)."""
     if not values_ms:
         return {"measuredTurns": 0, "p50Ms": None, "maxMs": None}
     return {
@@ -75,12 +74,12 @@ def latency_figures(values_ms: Sequence[float]) -> Json:
 
 
 def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
-    """The latency of every turn that has one."""
+    """Returns the voice-to-voice latency of every turn that has one, in milliseconds."""
     return [turn.latency.voice_to_voice_ms for turn in turns if turn.latency is not None]
 
 
 def turn_data(turn: TurnRecord) -> Json:
-    """A turn as the API and `turn.completed` tell it."""
+    """Returns a turn as the API and `turn.completed` have it."""
     return recordable(
         {
             "turn": turn.number,
@@ -98,13 +97,13 @@ def turn_data(turn: TurnRecord) -> Json:
 
 
 def entry_data(entry: TranscriptEntry) -> Json:
-    """A line of the transcript as the API and `transcript.completed` tell it."""
+    """Returns a line of the transcript as the API and `transcript.completed` have it."""
     return recordable(camel_case(entry))
 
 
 def recordable(content: Json) -> Json:
-    """`content` as every store takes it, whatever an agent or an engine put into it: a call's record is not
-    lost for a number that is none, half a character, or an object that only its maker knows."""
+    """Returns `content` as every database takes it, whatever an agent or an engine put into it: a call's
+    record must not be lost for a NaN, half a character, or an unknown object."""
     found: Json = _recordable(content, DEEPEST)
     return found
 
@@ -124,7 +123,7 @@ def _recordable(value: Any, deepest: int) -> Any:
 
 
 def camel_case(value: Any) -> Any:
-    """A dataclass (or a sequence of them) as JSON with the field names of the API."""
+    """Returns a dataclass (or a sequence of them) as JSON with the field names of the API."""
     if dataclasses.is_dataclass(value):
         return {
             _camel(field.name): camel_case(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -142,14 +141,14 @@ def _camel(name: str) -> str:
 log = logging.getLogger(__name__)
 
 LIMIT_S = 60.0
-"""However long an agent says that it may take."""
+"""The longest that an agent's report is waited for, in seconds, whatever the agent says."""
 
 
 async def debriefed(
     agent: Conversation | None, result: SessionResult | None, fields: Mapping[str, object]
 ) -> SessionResult | None:
-    """`result` with the agent's last word on the call; without it, and with a fault, where that fails. Never
-    raises."""
+    """Returns `result` with the agent's report on the call; where that fails, without a report and with a
+    fault. Never raises."""
     if result is None or not isinstance(agent, Debriefing):
         return result
     try:

@@ -1,20 +1,19 @@
-"""The calls of the API: placed one by one or in batches, tried, repeated, cancelled, and reported.
+"""The API's operations on calls: place, try, repeat, cancel, find, end.
 
-Each verb raises `mediaserver.errors` and is checked by `mediaserver.calls.validation` before it comes to the
-queue.
-"""
+Each raises the exceptions of `mediaserver.errors`; `mediaserver.calls.validation` checks requests before
+these are queued."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.validation import (
     UNKNOWN_AGENT,
     CallRequest,
@@ -36,7 +35,7 @@ Answer = TypeVar("Answer", CallRow, BatchReceipt)
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """The result of a request to cancel; `cancelled` None: no call to that number was waiting."""
+    """The result of a cancellation; `cancelled` None: no call to that number was queued."""
 
     phone_number: str
     cancelled: Cancelled | None
@@ -44,7 +43,7 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result that a call would have; none was placed."""
+    """The result that placing a call would have; none was placed."""
 
     phone_number: str
     result: ItemResult
@@ -58,16 +57,18 @@ class StoredRecording:
     node_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
-    """The calls in progress on this node: found by id, and ended."""
+class Live(Protocol):
+    """The calls in progress on this node."""
 
-    find: Callable[[str], LiveConversation | None]
-    hang_up: Callable[[Iterable[str]], Awaitable[None]]
+    def find(self, call_id: str, /) -> CallDetailRecord | None:
+        """Returns the record of the call of that id, None where this node does not have it."""
+
+    async def hang_up(self, call_ids: Iterable[str], /) -> None:
+        """Ends those calls of `call_ids` that this node has."""
 
 
 class CallApi:
-    """The verbs. `check` raises `Unavailable` while no calls are taken."""
+    """The API's operations on calls. `check` raises `Unavailable` while no calls are taken."""
 
     def __init__(
         self, directory: Directory, engines: Engines, store: Store, *, live: Live, check: Callable[[], None]
@@ -81,9 +82,9 @@ class CallApi:
     async def place_call(
         self, access: Access, request: CallRequest, *, repeatable: Repeatable | None = None
     ) -> CallRow:
-        """Queues a call. With `repeatable`, a request that was answered before gets the same call. Raises
-        `InvalidRequest`, `NotFound`, `ScopeMissing`, `Unavailable`, and `Conflict` where the same key came
-        with another body."""
+        """Queues a call. With `repeatable`, a repeated request gets the same call. Raises `InvalidRequest`,
+        `NotFound`, `ScopeMissing`, `Unavailable`, and `Conflict` where the same key came with another
+        body."""
         access.check_agent(request.agent_id)
         repeatable, company_id = _kept_under(access, repeatable), access.company_id
         if repeatable is not None:
@@ -95,7 +96,7 @@ class CallApi:
         return await self._store.enqueue(new, repeatable=repeatable)
 
     async def try_call(self, access: Access, request: CallRequest) -> Trial:
-        """Says what `place_call` would do now, and raises like it."""
+        """Returns what `place_call` would do now; raises as `place_call` does."""
         access.check_agent(request.agent_id)
         self._check()
         new = checked_call(self._directory, self._engines, access.company_id, request)
@@ -109,8 +110,8 @@ class CallApi:
         *,
         repeatable: Repeatable | None = None,
     ) -> BatchReceipt:
-        """Queues the calls that can be placed and says of each what became of it. Raises as `place_call`, of
-        what is wrong with the whole."""
+        """Queues the calls that can be placed and returns the outcome of each. Raises as `place_call` does,
+        for faults of the whole batch."""
         access.check_agent(agent_id)
         repeatable = _kept_under(access, repeatable)
         if repeatable is not None:
@@ -121,7 +122,7 @@ class CallApi:
         return await self._store.enqueue_batch(batch, repeatable=repeatable)
 
     async def try_batch(self, access: Access, agent_id: str, requests: Sequence[CallRequest]) -> BatchReceipt:
-        """Says what `place_batch` would do now, and raises like it."""
+        """Returns what `place_batch` would do now; raises as `place_batch` does."""
         access.check_agent(agent_id)
         return await self._store.dry_run(self._batch(access.company_id, agent_id, requests))
 
@@ -136,9 +137,8 @@ class CallApi:
         return NewBatch(company_id=company_id, agent_id=agent.id, webhook_id=webhook_id, items=items)
 
     async def cancel(self, access: Access, phone_number: str, agent_id: str | None) -> Cancellation:
-        """Cancels what waits to be dialled to a number, written in whatever way, by any of the agents or the
-        one named. Raises `InvalidRequest`, `ScopeMissing`, `NotFound` for an agent of nobody's or of
-        others'."""
+        """Cancels the queued calls to a number, in any spelling, of all agents or of `agent_id`. Raises
+        `InvalidRequest`, `ScopeMissing`, and `NotFound` for an unknown agent or another company's."""
         company_id, agents = access.company_id, access.agents
         if agent_id is not None:
             access.check_agent(agent_id)
@@ -152,8 +152,7 @@ class CallApi:
         return Cancellation(number, cancelled)
 
     async def call(self, access: Access, call_id: str) -> CallRecord:
-        """Gives all that is known of a call; of a live one, transcript and turns so far. Raises
-        `NotFound`."""
+        """Returns the record of a call; of a live one with transcript and turns so far. Raises `NotFound`."""
         record = access.agents_thing(await self._store.call(access.company_id, call_id), UNKNOWN_CALL)
         live = self._live.find(call_id)
         if live is None or record.status.final:
@@ -161,7 +160,7 @@ class CallApi:
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
 
     async def calls(self, access: Access, *, status: str, cursor: str, limit: int) -> CallPage:
-        """A page of calls, newest first. Raises `InvalidRequest`."""
+        """Returns a page of calls, newest first. Raises `InvalidRequest`."""
         wanted = CallStatus(status) if status else None
         try:
             return await self._store.calls(
@@ -181,7 +180,7 @@ class CallApi:
         return stopping
 
     async def recording(self, access: Access, call_id: str) -> StoredRecording:
-        """Gives the place of a call's recording. Raises `NotFound`."""
+        """Returns where a call's recording is stored. Raises `NotFound`."""
         record = await self.call(access, call_id)
         if not record.recording_path:
             raise NotFound("This call has no recording")

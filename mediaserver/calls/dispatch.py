@@ -1,10 +1,8 @@
-"""The loop that pulls calls from the ledger: as many as this node has room for, one task each.
+"""Claims calls from the ledger: as many as this node has room for, one task each.
 
-`queued → claimed → armed → finished` is the ledger's business (`mediaserver.queue.ledger`); this loop only
-asks for claims when there is room, keeps the leases of what it holds, and lets the reaper run. It is woken
-when this process queues a call and otherwise looks once a second, which is how it sees what other nodes
-queued.
-"""
+`queued → claimed → armed → finished` is the ledger's (`mediaserver.queue.ledger`). This loop asks for claims
+when there is room, renews the leases of its calls, and runs the reaper. It is woken when this process queues
+a call, and otherwise looks once a second, which is how it finds what other nodes queued."""
 
 from __future__ import annotations
 
@@ -21,42 +19,42 @@ from mediaserver.queue.records import Claim, Reaped, Renewal
 log = logging.getLogger(__name__)
 
 POLL_S = 1.0
-"""How long a call queued by another node waits at most before this one looks."""
+"""The longest that a call queued by another node waits before this node looks."""
 
 LEASE_MS = 30_000
-"""How long a claim lives unrenewed: after this the calls that a dead node had not dialled are others'."""
+"""The life of a claim that is not renewed: after it, other nodes take the calls that a dead node had not
+dialled."""
 
 BATCH = 16
-"""Claims taken at a time: small, so that several nodes share a burst."""
+"""Claims per query: few, so that several nodes share a burst."""
 
 
 class Ledger(Protocol):
     """The methods of `mediaserver.store.store.Store` that dispatch uses."""
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
-        """Takes up to `limit` queued calls for `node`."""
+        """Claims up to `limit` queued calls for `node`."""
 
     async def held(self, node: str) -> list[str]:
-        """Lists the calls that `node` holds according to the database."""
+        """Returns the calls that `node` holds according to the database."""
 
     async def renew(self, node: str, ttl_ms: int, *, unheld: frozenset[str]) -> list[Renewal]:
-        """Extends the leases of everything `node` holds, but for `unheld`."""
+        """Extends the leases of every call that `node` holds, except those in `unheld`."""
 
     async def pending_hangups(self, node: str) -> list[str]:
-        """The live calls of `node` whose end somebody asked for."""
+        """Returns the live calls of `node` that a client has asked to end."""
 
     async def reap_expired(self) -> Reaped:
-        """Deals with claims whose lease ran out."""
+        """Ends or requeues calls whose lease has expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """This node's own calls, as far as the loop deals with them.
+    """This node's own calls, as the loop uses them.
 
-    `room` is how many more it takes, `start` begins one and returns at once, `hang_up` ends some whose end
-    was asked for elsewhere. `holds` says whether a call is here indeed: an answer of the database may have
-    been lost, and a claim that nobody knows of must not live for ever.
-    """
+    `room`: how many more the node takes; `start`: begins one and returns at once; `hang_up`: ends calls whose
+    end was requested elsewhere; `holds`: whether a call is on this node. An answer of the database may be
+    lost, and a claim that no process received must not live for ever."""
 
     room: Callable[[], int]
     start: Callable[[Claim], None]
@@ -65,13 +63,15 @@ class Calls:
 
 
 async def _nothing() -> None:
-    """For a node without notes of its own."""
+    """Does nothing, for a node without notes of its own."""
 
 
 class Dispatch:
-    """Claims calls while there is room and starts each. `observe` runs after each renewal; `wake` is set by
-    whoever queues a call or makes room; `compare` tells the database what it has forgotten, at the start and
-    whenever it may have. `waits_for` says why no calls are claimed, "" while they are."""
+    """Claims calls while there is room and starts each.
+
+    `observe` runs after each renewal. `wake` is set when a call is queued or a place becomes free. `compare`
+    writes to the database what it lacks, at the start and whenever it may lack something. `waits_for` says
+    why no calls are claimed, "" while they are."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Dispatch:
         self._trusts_leases_at = 0.0
 
     def missing(self) -> list[str]:
-        """Lists what keeps this node from dialling, one line each."""
+        """Returns what keeps this node from dialling, one line each."""
         said = {"database": self.database_missing, "dispatch": self.waits_for}
         return [f"{what}: {reason}" for what, reason in said.items() if reason]
 
@@ -111,17 +111,18 @@ class Dispatch:
                 await self._wait(POLL_S)
 
     async def run_leases(self) -> None:
-        """Renews and reaps until cancelled, three times a lease; tells whether the database is there."""
+        """Renews leases and reaps expired ones until cancelled, three times in the time of a lease."""
         while True:
             await self.renew_once()
             await asyncio.sleep(self._lease_ms / 3000)
 
     async def renew_once(self) -> None:
-        """Renews first, so that a node that was slow loses none of its calls to its own reaper."""
+        """Renews the leases before it reaps, so that a slow node loses none of its calls to its own
+        reaper."""
         asking = asyncio.create_task(self._renew(), name="renewal")
         try:
             await asyncio.wait({asking}, timeout=self._lease_ms / 2000)
-            if not asking.done():  # it may yet: what was asked stays asked
+            if not asking.done():  # the query may still succeed, and is not repeated
                 self._database_failed("it does not answer")
             renewals = await asking
         except asyncio.CancelledError:
@@ -142,8 +143,8 @@ class Dispatch:
         return renewals
 
     async def _reap(self) -> None:
-        """Leases that ran out while the database was away say nothing about their nodes, which have the rest
-        of a lease to renew them."""
+        """Reaps expired leases, but not for the time of a lease after the database was away: its nodes could
+        not renew meanwhile."""
         if asyncio.get_running_loop().time() < self._trusts_leases_at:
             return
         reaped = await self._ledger.reap_expired()

@@ -1,9 +1,8 @@
-"""Calls that come to us: which agent answers a number, and the row in the store before it does.
+"""Inbound calls: which agent answers a number, and the row in the database before the agent does.
 
-While the database is away they are answered all the same, by the configuration last known, and written when
-it is back (`mediaserver.calls.journal`). What the file manages is always known; what is managed over the API
-was last known when this node looked for changes, and is not gone by for longer than `KNOWN_S`.
-"""
+While the database is away calls are answered all the same, by the last known configuration, and written when
+the database is back (`mediaserver.calls.journal`). The configuration file is always known. Settings
+managed over the API are those that this node last read, and are used for `KNOWN_S` at most."""
 
 from __future__ import annotations
 
@@ -14,14 +13,13 @@ import uuid
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
-from mediaserver.calls.journal import Journal
+from mediaserver.calls.services import CallServices
 from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
 from mediaserver.settings import AgentSettings
 from mediaserver.store.managed import Kind
-from mediaserver.store.store import Store
 from pipeline.errors import EngineMissing, boundary
 from sip.call import Call
 from sip.endpoint import Endpoint
@@ -31,11 +29,11 @@ from sip.trunk import Trunk
 log = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
-"""Lets a carrier try its next route (RFC 3261 21.5.4)."""
+"""The SIP status that lets a carrier try its next route (RFC 3261 21.5.4)."""
 
 _BUSY = 486
-"""To a caller whose company or trunk is at its limit: no other route would help, and after a 503 the carrier
-would leave this server alone for a while, with everybody's calls."""
+"""The SIP status for a caller whose company or trunk is at its limit: no other route would help, and after a
+503 the carrier would send this server nothing for a while, for any company."""
 
 PATIENCE_S = 1.0
 """Longest time that a caller waits for the database, in seconds: a hundred times what a write needs."""
@@ -44,11 +42,11 @@ AWAY_S = 5.0
 """Seconds after such a time-out in which no caller waits for the database."""
 
 KNOWN_S = 15 * 60.0
-"""How long what is managed over the API is gone by without a look at the database."""
+"""Seconds for which settings managed over the API are used without a confirmation by the database."""
 
 
 class Unknown(MediaServerError):
-    """The database is away, and what it last said too long ago, or against the call."""
+    """The database is away, and its last known state is too old, or refuses the call."""
 
 
 class NumberPlan:
@@ -58,7 +56,8 @@ class NumberPlan:
         self._directory = directory
 
     def agent(self, called_number: str, trunk_id: str) -> AgentSettings | None:
-        """The agent that answers `called_number`, spelt as the carrier does, on `trunk_id`."""
+        """Returns the agent that answers `called_number`, in the carrier's format, on `trunk_id`; None where
+        no agent does."""
         trunk = self._directory.trunk(trunk_id)
         company = self._directory.company(trunk.company) if trunk is not None else None
         try:
@@ -76,20 +75,16 @@ class Inbound:
         directory: Directory,
         *,
         endpoint: Endpoint,
-        store: Store,
-        switchboard: ActiveCalls,
-        journal: Journal,
+        services: CallServices,
+        active_calls: ActiveCalls,
         node: str,
-        lease_ms: int,
     ) -> None:
         self._directory = directory
         self._plan = NumberPlan(directory)
         self._endpoint = endpoint
-        self._store = store
-        self._switchboard = switchboard
-        self._journal = journal
+        self._services = services
+        self._active_calls = active_calls
         self._node = node
-        self._lease_ms = lease_ms
         self._away_until = 0.0
         endpoint.serves = self.serves
 
@@ -98,11 +93,11 @@ class Inbound:
         return self._plan.agent(called_number, trunk.settings.id) is not None
 
     async def run(self) -> None:
-        """Takes calls until cancelled, each for itself: none waits for another's row."""
+        """Takes calls until cancelled, each in a task: none waits for another's row."""
         async with asyncio.TaskGroup() as tasks:
             async for call in self._endpoint.incoming():
                 tasks.create_task(self._admit(call), name=f"admit {call.id}")
-                del call  # it is not kept until the next one comes
+                del call  # not kept until the next call comes
 
     async def _admit(self, call: Call) -> None:
         with boundary(log, "inbound call lost", call_id=call.id) as failure:
@@ -127,16 +122,16 @@ class Inbound:
             ringing_at_ms=int(time.time() * 1000),
         )
         try:
-            self._switchboard.check(agent)
+            self._active_calls.check(agent)
             claim = await self._recorded(new)
-            self._switchboard.take(claim, agent, call)
+            self._active_calls.take(claim, agent, call)
         except RuleBroken as full:
             await self._turn_away(call, _BUSY, full.rule)
         except (EngineMissing, Unknown) as error:
             await self._turn_away(call, _UNAVAILABLE, str(error))
 
     async def _recorded(self, new: NewInboundCall) -> Claim:
-        """Writes the call, or has it written later. Raises `Unknown`."""
+        """Writes the call to the database, now or later. Raises `Unknown`."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._away_until:
             try:
@@ -147,19 +142,21 @@ class Inbound:
                 log.error("inbound calls are answered without the database", extra={"reason": reason})
                 self._away_until = loop.time() + AWAY_S
         self._check_known(new)
-        self._journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
+        journal = self._services.journal
+        journal.note(new.call_id, "ringing", lambda: self._write(new, is_up=True), essential=True)
         return inbound_claim(new, self._node)
 
     async def _write(self, new: NewInboundCall, *, is_up: bool = False) -> Claim:
-        return await self._store.record_inbound(new, node=self._node, ttl_ms=self._lease_ms, is_up=is_up)
+        store, ttl_ms = self._services.store, self._services.lease_ms
+        return await store.record_inbound(new, node=self._node, ttl_ms=ttl_ms, is_up=is_up)
 
     def _check_known(self, new: NewInboundCall) -> None:
-        """What the database would have been asked, of what this node knows by itself. Raises `Unknown`."""
+        """Checks with this node's own knowledge what the database would check. Raises `Unknown`."""
         age_s = asyncio.get_running_loop().time() - self._directory.confirmed_at
         if age_s > KNOWN_S and not self._directory.of_file(Kind.AGENT, new.agent_id):
             raise Unknown("the database is away, and what it last said is too old")
         company = self._directory.company(new.company_id)
-        if company is None or self._switchboard.held_for(company.id) >= company.max_concurrent_calls:
+        if company is None or self._active_calls.held_for(company.id) >= company.max_concurrent_calls:
             raise Unknown("the company is at its limit of concurrent calls")
 
     async def _turn_away(self, call: Call, code: int, reason: str) -> None:

@@ -1,11 +1,10 @@
-"""What happens to calls, on its way to the database: in order, and never on the media path.
+"""Writes what happens to calls to the database: in order, and never on the media path.
 
-A call notes an event by a synchronous, immediate `note`; one task writes those of a call in the order noted,
-and of several calls together what each has next: a database commits them for the price of one. While the
-database is away the calls go on and the events wait, at most `limit` of them: beyond that, events that only
-inform (a turn) are given up and counted, while those that decide what a call became (`essential`) are kept,
-of which every live call has at most a handful.
-"""
+A call notes an event with `note`, which is synchronous and returns at once. One task writes a call's events
+in the order noted, and the next events of several calls together: a database commits them for the price of
+one. While the database is away the calls go on and the events wait, at most `limit` of them. Beyond that,
+events that only inform (a turn) are dropped and counted. Those that decide a call's outcome (`essential`) are
+kept; every live call has at most a handful."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One event to be written: `write` may run more than once, until it has returned or failed for good."""
+    """One event to be written: `write` may run more than once, until it returned or failed permanently."""
 
     call_id: str
     name: str
@@ -70,7 +69,7 @@ class Journal:
         return len(self._entries)
 
     def calls(self) -> list[str]:
-        """The calls of which something is not written yet."""
+        """Returns the calls with events that are not written yet."""
         return list(dict.fromkeys(entry.call_id for entry in self._entries))
 
     def note(
@@ -109,7 +108,7 @@ class Journal:
             self._empty.set()
 
     async def _write_some(self) -> bool:
-        """Whether everything that was tried was written."""
+        """Writes the next events; True when all of them were written."""
         following = self._following()
         written = await asyncio.gather(*(self._write(entry) for entry in following))
         for entry, done in zip(following, written, strict=True):
@@ -118,8 +117,8 @@ class Journal:
         return all(written)
 
     def _following(self) -> list[Entry]:
-        """What is written next: the first event of each of some calls, or a single one to see whether the
-        database is back."""
+        """Returns the events to write next: the first of each of some calls, or a single one while the
+        database is away."""
         firsts: dict[str, Entry] = {}
         for entry in islice(self._entries, 1 if self.failing else LOOK_AHEAD):
             firsts.setdefault(entry.call_id, entry)
@@ -140,7 +139,7 @@ class Journal:
         return self._empty.is_set()
 
     async def _write(self, entry: Entry) -> bool:
-        """Whether it was written, or given up for good; False: later."""
+        """Writes an event. True: written, or given up for good; False: to be tried later."""
         with boundary(log, "call event lost", **self._fields(entry)):
             try:
                 await entry.write()

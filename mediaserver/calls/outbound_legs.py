@@ -1,6 +1,5 @@
-"""Calls from a conversation to people: whom an agent may hand its caller to, and whom a company may call into
-a room. They keep the rules of every call: destinations of the company, the trunk's format, do-not-call.
-"""
+"""Outbound legs besides a call's first: transfers to people, and telephones called into rooms. They follow
+the rules of every call: destinations of the company, the trunk's format, do-not-call."""
 
 from __future__ import annotations
 
@@ -26,16 +25,16 @@ from sip.states import CallState
 
 
 class DialRefused(InvalidRequest):
-    """Nobody is called: the rules are against it. `str()` says why, for the client."""
+    """The rules refuse the call. `str()` is the reason, for the client."""
 
 
 class LinesBusy(DialRefused):
-    """Nobody is called now: as many calls are up as may be."""
+    """The call is refused for the moment: a limit of concurrent calls is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A number that may be called, and how. Made by `OutboundLegs.route`."""
+    """A number that may be called, with its trunk and caller ID. Made by `OutboundLegs.route`."""
 
     agent: AgentSettings
     number: str
@@ -46,7 +45,7 @@ class Route:
 
 
 class OutboundLegs:
-    """Places calls over the trunk of an agent. `room` says how many more calls this node takes."""
+    """Places calls over the trunk of an agent. `room` returns how many more calls this node takes."""
 
     def __init__(
         self,
@@ -63,15 +62,16 @@ class OutboundLegs:
         self._journal = journal
         self._room = room
         self.rooms: Callable[[str, str], Bridge | None] | None = None
-        """The people in a company's room of that name, where it is open here; set by who has the rooms."""
+        """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
+        owner of the rooms."""
 
     @property
     def pacer(self) -> Pacer:
-        """The clock of all media."""
+        """The pacer of this node's media."""
         return self._endpoint.pacer
 
     def target(self, agent_id: str, wanted: str) -> str:
-        """The number or room that an agent means by `wanted`: a name in its `transfer_targets`, or one of
+        """Returns the number or room that `wanted` names: a name in the agent's `transfer_targets`, or one of
         those targets itself. Raises `DialRefused`."""
         target = self._agent(agent_id).reaches(wanted)
         if not target:
@@ -79,14 +79,14 @@ class OutboundLegs:
         return target
 
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
-        """Everybody in the room that `target` is; None where it is a number, or no room of the company's that
-        is open on this node."""
+        """Returns the bridge of the room that `target` names; None for a number, or a room of the company's
+        that is not open on this node."""
         if not target.startswith(ROOM) or self.rooms is None:
             return None
         return self.rooms(self._agent(agent_id).company, target.removeprefix(ROOM))
 
     async def route(self, agent_id: str, number: str) -> Route:
-        """How `number` is called for an agent. Raises `DialRefused` where it may not be."""
+        """Returns how `number` is called for an agent. Raises `DialRefused` where it may not be."""
         if number.startswith(ROOM):
             raise DialRefused("the room is not open on this node")
         agent = self._agent(agent_id)
@@ -108,9 +108,9 @@ class OutboundLegs:
         return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
 
     async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
-        """Places the call; it rings when this returns, or will. It is one of its company's and its trunk's
-        for as long as it lasts. `leg_of`: the call that it takes part in. Raises `DialRefused` (`LinesBusy`:
-        for the moment), `SipError`, OSError."""
+        """Places the call and returns it, ringing or about to ring. It counts among its company's and its
+        trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to. Raises `DialRefused`
+        (`LinesBusy`: for the moment), `SipError`, OSError."""
         trunk = self._endpoint.trunks.get(route.trunk_id)
         if trunk is None:
             raise DialRefused("the trunk cannot be used")

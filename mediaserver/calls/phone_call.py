@@ -5,8 +5,8 @@ outbound:  claim → tools asked → arm (committed) → trunk.call → answered
 inbound:   Call offered → recorded → answer → Session → outcome
 ```
 
-The store hears of it through the journal, in order and off the media path; what decides whether a call may be
-dialled (`arm`) is awaited, since no INVITE may leave before it is committed.
+The journal writes events of the call to the store, in order and off the media path. Only `arm`, which decides
+whether the call may be dialled, is awaited, since no INVITE may be sent before `arm` is committed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import logging
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from mediaserver.calls.live_conversation import CallProfile, CallServices, LiveConversation
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
-from pipeline.call_progress.answer_detection import EarlyEar, LineStage
+from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
 from pipeline.media.bridge import Bridge
 from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
@@ -42,7 +44,7 @@ PROGRESS: Mapping[CallState, CallStatus] = {
     CallState.RINGING: CallStatus.RINGING,
     CallState.ANSWERED: CallStatus.ANSWERED,
 }
-"""Progress of a call that is written to the store at once; DIALING is written by `arm`."""
+"""The progress of a call that is written to the store at once; `arm` writes DIALING."""
 
 STOPPED = "The server stopped while it rang"
 
@@ -51,36 +53,40 @@ class Step(Enum):
     """The step of a live call, as far as hanging up depends on it."""
 
     WAITING = auto()  # not armed
-    PLACING = auto()  # armed, and the INVITE about to leave; or theirs is there, to be answered
-    ABANDONED = auto()  # its end was asked for before there was a `Call`
+    PLACING = auto()  # armed, the INVITE about to be sent; or an inbound call, to be answered
+    ABANDONED = auto()  # to be ended, before there was a `Call`
     CONNECTED = auto()  # there is a `Call`
-    TALKING = auto()  # there is a `Session`
+    TALKING = auto()  # the conversation has begun
     OVER = auto()
 
 
-class LiveCall(LiveConversation):
-    """One call that this node holds. `dial` or (begun at PLACING) `take` run it; both return when its outcome
-    is written."""
+class PhoneCall:
+    """One call that this node holds. `dial` or (begun at PLACING) `take` runs it; both return when its
+    outcome is written."""
 
     def __init__(
-        self, claim: Claim, part: CallProfile, floor: CallServices, *, step: Step = Step.WAITING
+        self, claim: Claim, profile: CallProfile, services: CallServices, *, step: Step = Step.WAITING
     ) -> None:
-        super().__init__(claim, part, floor)
+        self.cdr = CallDetailRecord(claim, services)
+        self._conversation = LiveConversation(self.cdr, profile, services)
+        self._profile = profile
+        self._services = services
+        self._line: AnswerDetector | None = None  # on outbound calls
         self._step = step
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
-        self._stopped = False  # the node gave it up
+        self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, trunk: Trunk) -> None:
-        """Places the call and converses. Never raises: what goes wrong becomes the call's outcome."""
-        objection = await self.prepare("outbound")
+        """Places the call and converses. Never raises: a failure becomes the call's outcome."""
+        objection = await self._conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
         if objection:
             self._finish(Outcome(status=CallStatus.FAILED, cause=OBJECTED, error=objection))
-            await self.written
+            await self.cdr.written
             return
         if not await self._arm():
             return
@@ -90,7 +96,7 @@ class LiveCall(LiveConversation):
             self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
         else:
             await self._place(trunk)
-        await self.written
+        await self.cdr.written
 
     async def take(self, call: Call) -> None:
         """Answers an inbound call and converses. Never raises."""
@@ -98,9 +104,9 @@ class LiveCall(LiveConversation):
             await call.ring()
             await call.answer()
         except SipError as error:
-            log.info("caller was gone before the answer", extra={**self.fields(), "reason": str(error)})
+            log.info("caller was gone before the answer", extra={**self.cdr.fields(), "reason": str(error)})
         await self._follow(call)
-        await self.written
+        await self.cdr.written
 
     async def hang_up(self) -> None:
         """Ends the call in any state. Returns when the hang-up is requested, not when the call is over."""
@@ -109,16 +115,17 @@ class LiveCall(LiveConversation):
         elif self._step is Step.CONNECTED and self._call is not None:
             await self._call.hang_up()
         elif self._step is Step.TALKING:
-            await super().hang_up()
+            self._conversation.stop()
 
     def give_back(self) -> None:
-        """The node takes no more calls: one that is not armed goes back to the queue, others go on."""
+        """Returns a call that is not armed to the queue, because the node takes no more calls; others go
+        on."""
         if self._step is Step.WAITING:
             self._release("this node takes no more calls")
 
     async def give_up(self) -> None:
-        """The node goes: like `hang_up`, but for a call that we place and that nobody has answered. It is
-        cancelled as if it had rung out, so that with the far end's final answer it counts as an attempt, and
+        """Ends the call like `hang_up`, because the node stops. An outbound call that is not answered yet is
+        cancelled as if it had rung out, so that with the far end's final response it counts as an attempt and
         the agent's retry rules decide."""
         self._stopped = True
         self.give_back()
@@ -139,53 +146,53 @@ class LiveCall(LiveConversation):
         self._step = Step.PLACING
         try:
             call = await trunk.call(
-                self.claim.dial_number, caller_id=self.part.caller_id, call_id=self.claim.call_id
+                self.cdr.claim.dial_number, caller_id=self._profile.caller_id, call_id=self.cdr.call_id
             )
         except TrunkUnavailable as full:
             self._release(str(full))
-            self._outcome_written()
+            self.cdr.settle()
         except (SipError, OSError) as error:
-            log.warning("call could not be placed", extra={**self.fields(), "reason": str(error)})
+            log.warning("call could not be placed", extra={**self.cdr.fields(), "reason": str(error)})
             cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
             self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
-            line = self.part.cast.line
-            self.line = LineStage(line, fill(line.message, self.claim.variables))
-            call.attach(EarlyEar(self.line), None)
+            line = self._profile.engines.line
+            self._line = AnswerDetector(line, fill(line.message, self.cdr.claim.variables))
+            call.attach(EarlyMediaListener(self._line), None)
             await self._follow(call)
 
     async def _arm(self) -> bool:
-        store, loop = self.floor.store, asyncio.get_running_loop()
+        store, loop = self._services.store, asyncio.get_running_loop()
         asked = loop.time()
         try:
-            armed = await store.arm(self.claim, self.floor.lease_ms)
+            armed = await store.arm(self.cdr.claim, self._services.lease_ms)
         except StoreError as error:
-            # It may have been committed all the same; nobody but us knows that nothing left.
+            # The commit may have succeeded all the same; only this process knows that no INVITE was sent.
             self._release(f"database away: {error}")
             return False
         if armed and not await self._noted():
             return False
-        if armed and loop.time() - asked > self.floor.lease_ms / 2000:
+        if armed and loop.time() - asked > self._services.lease_ms / 2000:
             self._release("this process stood still")
             return False
         return armed
 
     async def _noted(self) -> bool:
-        """Whether the attempt is noted beside the database, which may forget it."""
+        """Whether the attempt was noted outside the database, which may lose it."""
         try:
-            if self.floor.note_dial is not None:
-                await self.floor.note_dial(self.claim)
+            if self._services.note_dial is not None:
+                await self._services.note_dial(self.cdr.claim)
         except OSError as error:
             self._release(f"the attempt cannot be noted: {error}")
             return False
         return True
 
     def _release(self, reason: str) -> None:
-        """Nothing has left for the wire: the call goes back to the queue."""
-        log.warning("call not dialled", extra={**self.fields(), "reason": reason})
+        """Returns the call to the queue; no INVITE was sent."""
+        log.warning("call not dialled", extra={**self.cdr.fields(), "reason": reason})
         self._step = Step.OVER
-        store = self.floor.store
-        self.note("release", lambda: store.release(self.claim))
+        store = self._services.store
+        self.cdr.note("release", lambda: store.release(self.cdr.claim))
 
     async def _follow(self, call: Call) -> None:
         abandoned, stopped = self._step is Step.ABANDONED, self._stopped
@@ -205,16 +212,21 @@ class LiveCall(LiveConversation):
         await self._talk(call)
 
     async def _talk(self, call: Call) -> None:
-        result, error = await self.converse(call)
-        if was_transferred(result) and call.state is CallState.ANSWERED and self.floor.lines is not None:
-            bridge = Bridge(self.floor.lines.pacer, rate_hz=call.rate_hz)
+        self._step = Step.TALKING
+        result, error = await self._conversation.converse(call, line=self._line)
+        if (
+            was_transferred(result)
+            and call.state is CallState.ANSWERED
+            and self._services.outbound_legs is not None
+        ):
+            bridge = Bridge(self._services.outbound_legs.pacer, rate_hz=call.rate_hz)
             bridge.add(call)
-            await transfer_call(self, bridge, result)
+            await transfer_call(self._conversation, bridge, result)
         await self._end(call)
-        result = await self.debrief(result)
+        result = await self._conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL
         self._finish(
-            self.answered(
+            self.cdr.answered(
                 result,
                 cause=cause.value,
                 ended_by=call.ended_by or "",
@@ -223,43 +235,39 @@ class LiveCall(LiveConversation):
             )
         )
 
-    def conversing(self) -> None:
-        """Notes that the session is about to run, so that a hang-up stops the session."""
-        self._step = Step.TALKING
-
     async def _end(self, call: Call) -> None:
-        """Hangs up unless that has happened, and waits until the far end knows."""
+        """Hangs up unless the call has ended, and waits for the far end's response."""
         try:
             await call.hang_up()
             await call.ended()
         except SipError as error:
-            log.warning("hang-up failed", extra={**self.fields(), "reason": str(error)})
-        self.floor.metrics.count_rtp(call.stats)
+            log.warning("hang-up failed", extra={**self.cdr.fields(), "reason": str(error)})
+        self._services.metrics.count_rtp(call.stats)
 
     # End of the call ----------------------------------------------------------------------------------------
 
     def _unanswered(self, call: Call, failure: CallFailed) -> Outcome:
         status = STATUS_BEFORE_ANSWER.get(failure.cause, CallStatus.FAILED)
-        if self._reached is CallStatus.ANSWERED:  # and gone before a word could be said
+        if self._reached is CallStatus.ANSWERED:  # hung up before the agent's first word
             status = CallStatus.COMPLETED
         outbound = call.direction is Direction.OUTBOUND
         if outbound and failure.cause is HangupCause.SHUTDOWN and not call.definite:
-            status = CallStatus.UNKNOWN  # it may ring on
+            status = CallStatus.UNKNOWN  # the far end may still ring
         return Outcome(
             status=status,
             cause=failure.cause.value,
             sip_status=failure.code if status is not CallStatus.UNKNOWN else 0,
             ended_by=call.ended_by or "",
-            ended_at_ms=self.now_ms(),
+            ended_at_ms=self.cdr.now_ms(),
             error=STOPPED if outbound and self._stopped else "",
             definite=call.definite,
-            analysis={"line": self.line.early} if self.line is not None and self.line.early else {},
+            analysis={"line": self._line.early} if self._line is not None and self._line.early else {},
         )
 
     def _finish(self, outcome: Outcome) -> None:
         self._step = Step.OVER
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND
-        self.finish(outcome, direction.value)
+        self.cdr.finish(outcome, direction.value)
 
     # Events during the call ---------------------------------------------------------------------------------
 
@@ -268,5 +276,5 @@ class LiveCall(LiveConversation):
         if status is None:
             return
         self._reached = status
-        store, at_ms = self.floor.store, self.now_ms()
-        self.note(status.value, lambda: store.progress(self.claim, status, at_ms))
+        store, at_ms = self._services.store, self.cdr.now_ms()
+        self.cdr.note(status.value, lambda: store.progress(self.cdr.claim, status, at_ms))

@@ -1,11 +1,10 @@
-"""Before a call: HTTP tools of the agent's owner are asked, and what they answer fills prompt variables.
+"""Pre-call tools: HTTP endpoints of the agent's owner that are asked before a call and fill prompt variables.
 
-A tool is posted what is known of the call and answers with JSON, out of which the agent's settings name what
-becomes which variable; nothing else of an answer is used. All tools of an agent are asked at once, each has
-its own deadline, and each says what its failure means: the call goes on with what the request said of its
-variables (else they are empty), or nobody is dialled. A tool is asked again for every attempt, and may be for
-the same one, when a node dies between asking and dialling.
-"""
+A tool gets the call's ids, numbers and variables by POST and answers with JSON; the agent's settings name the
+values that become variables, and nothing else of the answer is used. All tools of an agent are asked at once,
+each with its own deadline and its own policy for a failure: the call goes on with the variables of the
+request (else empty ones), or is not dialled. A tool is asked again for every attempt, and may be for the same
+one, when a node dies between asking and dialling."""
 
 from __future__ import annotations
 
@@ -26,27 +25,27 @@ from pipeline.net.untrusted import NotJson, read_json
 log = logging.getLogger(__name__)
 
 OBJECTED = "pre_call_tool"
-"""The cause of a call that was not made because a tool failed whose policy says so."""
+"""The cause of a call that was not dialled because a tool with the policy `do_not_dial` failed."""
 
 VALUE_LIMIT = 4000
-"""Characters of one variable: what is longer is not for a prompt."""
+"""The most characters of one variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """The result of the tools: the call's variables, and the reason for which the call must not be dialled
-    ("": none)."""
+    """The result of the tools: the call's variables, and the reason why the call must not be dialled ("":
+    none)."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     objection: str = ""
 
 
 class ToolFailed(Exception):
-    """A tool did not answer as it must. `str()` names no content."""
+    """A tool did not answer as it must. `str()` contains nothing of the answer."""
 
 
 def promised(tools: Sequence[PreCallTool]) -> dict[str, str]:
-    """The variables that a call will have from its tools, each with its own name for a value."""
+    """Returns the variables that a call will have from its tools, each with its own name for a value."""
     return {name: name for tool in tools for name in tool.variables}
 
 
@@ -82,7 +81,7 @@ def _subject(claim: Claim, direction: str) -> dict[str, Any]:
 
 
 async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
-    """The tool's variables, or why there are none. Of a stranger's answer anything may be wrong."""
+    """Returns the tool's variables, or why there are none. Anything may be wrong with a stranger's answer."""
     with boundary(log, "pre-call tool broke", tool=tool.name) as broken:
         try:
             return await _ask(http, tool, body)
@@ -117,7 +116,7 @@ async def _ask(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, st
 
 
 def _text(document: Any, path: str) -> str:
-    """What stands at `path`, as the prompt shows it."""
+    """Returns the value at `path` as text for the prompt. Raises `ToolFailed`."""
     value = document
     for part in path.split("."):
         value = _inner(value, part)

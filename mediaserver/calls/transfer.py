@@ -1,11 +1,11 @@
-"""What follows a conversation whose agent handed the caller on: the line, the recording, the words for the
-case that nobody answers, and what is told of it."""
+"""Runs the transfer after a conversation: the outbound leg, the recording, the apology for a person who is
+not reached, and the webhook event."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mediaserver.calls.live_conversation import LiveConversation
@@ -27,53 +27,67 @@ log = logging.getLogger(__name__)
 
 EVENT: Final = "call.transferred"
 
+OnAnswer = Callable[[Call, float], None]
+
 
 def was_transferred(result: SessionResult | None) -> bool:
-    """Whether the caller is still there, for somebody else."""
+    """Whether the agent ended the conversation to transfer the caller."""
     return result is not None and result.reason is EndReason.TRANSFER
 
 
-async def transfer_call(live: LiveConversation, bridge: Bridge, result: SessionResult | None) -> None:
-    """Puts everybody in `bridge` through to whom the agent named; returns when that is over. Nothing where it
-    named nobody. Never raises."""
-    lines = live.floor.lines
-    if result is None or not was_transferred(result) or lines is None or live.stopped:
+async def transfer_call(
+    live: LiveConversation, bridge: Bridge, result: SessionResult | None, *, on_answer: OnAnswer | None = None
+) -> None:
+    """Connects the callers in `bridge` with the agent's transfer target; returns when the transfer is over,
+    at once where the agent named none. `on_answer` is called when the person has answered. Never raises."""
+    outbound_legs = live.services.outbound_legs
+    if result is None or not was_transferred(result) or outbound_legs is None or live.stopped:
         return
-    with boundary(log, "transfer failed", **live.fields()):
-        await _Transfer(live, lines, result).run(bridge)
+    with boundary(log, "transfer failed", **live.cdr.fields()):
+        await _Transfer(live, outbound_legs, result, on_answer).run(bridge)
 
 
 class _Transfer:
-    """One attempt to put one caller through."""
+    """One transfer of one caller."""
 
-    def __init__(self, live: LiveConversation, lines: OutboundLegs, result: SessionResult) -> None:
+    def __init__(
+        self,
+        live: LiveConversation,
+        outbound_legs: OutboundLegs,
+        result: SessionResult,
+        on_answer: OnAnswer | None,
+    ) -> None:
         self._live = live
-        self._lines = lines
+        self._cdr = live.cdr
+        self._on_answer = on_answer
+        self._outbound_legs = outbound_legs
         self._result = result
         self._told = False
 
     async def run(self, bridge: Bridge) -> None:
-        """Puts everybody in `bridge` through, and tells of it."""
+        """Connects the callers in `bridge` with the target, and sends the webhook event."""
         people = self._people()
         handed = await (self._visit(bridge, people) if people is not None else self._call(bridge))
-        self._live.handed = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
-        log.info("transfer over", extra={**self._live.fields(), "outcome": handed.outcome})
+        self._cdr.transfer = self._data(handed) | {"talkMs": handed.talk_ms, "endedBy": handed.ended_by}
+        log.info("transfer over", extra={**self._cdr.fields(), "outcome": handed.outcome})
         if not self._told:
-            self._live.tell(EVENT, self._data(handed))
+            self._cdr.tell(EVENT, self._data(handed))
 
     def _people(self) -> Bridge | None:
-        agent_id = self._live.claim.agent_id
+        agent_id = self._cdr.claim.agent_id
         try:
-            return self._lines.people_in(agent_id, self._lines.target(agent_id, self._result.transfer_target))
+            return self._outbound_legs.people_in(
+                agent_id, self._outbound_legs.target(agent_id, self._result.transfer_target)
+            )
         except DialRefused:
-            return None  # said when it is dialled
+            return None  # reported when it is dialled
 
     async def _visit(self, bridge: Bridge, people: Bridge) -> TransferResult:
-        """The callers come to a room, whose own recording has them."""
+        """Adds the callers to a room, whose own recording includes them."""
         visit = Visit(bridge, people)
         self._live.transfer = visit
         self._told = True
-        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
         try:
             return await visit.run()
         finally:
@@ -81,48 +95,49 @@ class _Transfer:
 
     async def _call(self, bridge: Bridge) -> TransferResult:
         recording = await self._go_on_recording(bridge.rate_hz)
-        handover = TransferBridge(bridge, reach=self._reach, regret=self._regret, recording=recording)
-        handover.on_answer = self._answered
-        self._live.transfer = handover
+        transfer_bridge = TransferBridge(bridge, dial=self._dial, regret=self._regret, recording=recording)
+        transfer_bridge.on_answer = self._answered
+        self._live.transfer = transfer_bridge
         if self._live.stopped:
-            handover.stop()
+            transfer_bridge.stop()
         try:
-            return await handover.run()
+            return await transfer_bridge.run()
         finally:
             self._live.transfer = None
             await self._close(recording)
 
-    async def _reach(self) -> Call:
-        claim, lines = self._live.claim, self._lines
-        number = lines.target(claim.agent_id, self._result.transfer_target)
+    async def _dial(self) -> Call:
+        claim, outbound_legs = self._cdr.claim, self._outbound_legs
+        number = outbound_legs.target(claim.agent_id, self._result.transfer_target)
         try:
-            route = await lines.route(claim.agent_id, number)
+            route = await outbound_legs.route(claim.agent_id, number)
         except StoreError as error:
             raise LinesBusy("the do-not-call list cannot be looked up now") from error
-        return await lines.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
+        return await outbound_legs.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
 
     def _answered(self, call: Call) -> None:
         self._told = True
-        self._live.handed_to(call, asyncio.get_running_loop().time())
-        self._live.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        if self._on_answer is not None:
+            self._on_answer(call, asyncio.get_running_loop().time())
+        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
 
     def _data(self, handed: TransferResult) -> dict[str, Any]:
         data = {"target": self._result.transfer_target, "outcome": handed.outcome}
         return data | ({"reason": handed.reason} if handed.reason else {})
 
-    # What the caller hears where nobody is reached ----------------------------------------------------------
+    # Apology where the person is not reached ----------------------------------------------------------------
 
     async def _regret(self, rate_hz: int) -> Pcm:
-        part = self._live.part
-        voices: Sequence[TextToSpeech] = (part.cast.tts, *part.cast.fallback_tts)
+        part = self._live.profile
+        voices: Sequence[TextToSpeech] = (part.engines.tts, *part.engines.fallback_tts)
         for voice in voices if part.unreachable else ():
             try:
                 words = await synthesise(voice, part.unreachable, part.language)
             except (EngineError, TimeoutError) as error:
-                log.warning("words cannot be said", extra={**self._live.fields(), "reason": str(error)})
+                log.warning("words cannot be said", extra={**self._cdr.fields(), "reason": str(error)})
             else:
                 return resample(words, voice.rate_hz, rate_hz)
-        return part.cast.phrases.at(Phrase.APOLOGY, rate_hz).samples
+        return part.engines.phrases.at(Phrase.APOLOGY, rate_hz).samples
 
     # The recording ------------------------------------------------------------------------------------------
 
@@ -131,9 +146,9 @@ class _Transfer:
         if path is None:
             return None
         try:
-            return await self._live.floor.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
+            return await self._live.services.recorder.resume(path, rate_hz=rate_hz, now=self._live.began)
         except OSError as error:
-            log.error("transfer goes on unrecorded", extra={**self._live.fields(), "reason": str(error)})
+            log.error("transfer goes on unrecorded", extra={**self._cdr.fields(), "reason": str(error)})
             self._live.unrecorded(error)
             return None
 
@@ -143,5 +158,5 @@ class _Transfer:
         try:
             await recording.close(asyncio.get_running_loop().time())
         except RecordingError as error:
-            log.error("recording is incomplete", extra={**self._live.fields(), "reason": str(error)})
+            log.error("recording is incomplete", extra={**self._cdr.fields(), "reason": str(error)})
             self._live.unrecorded(error)

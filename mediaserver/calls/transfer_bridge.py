@@ -1,13 +1,12 @@
-"""A caller put through to a person: ring-back while the line rings, then the two (or more) hear each other.
+"""Connects a caller with a person: ring-back while the person's telephone rings, then both hear each other.
 
 ```
 RINGING ── answered ──► TALKING ── either hangs up ──► OVER
    └──── not reached ──► REGRETTING ── words heard ──────┘
 ```
 
-There is never dead air: what the caller is told if nobody answers is synthesised while it rings. The agent is
-out of it; the call, its recording and its record go on.
-"""
+There is never dead air: the words for a person who is not reached are synthesised while the telephone rings.
+The agent takes no part; the call, its recording and its record go on."""
 
 from __future__ import annotations
 
@@ -35,22 +34,22 @@ log = logging.getLogger(__name__)
 RING_HZ: Final = 425
 RING_ON_S: Final = 1.0
 RING_CYCLE_S: Final = 5.0
-"""Ring-back as most of the world hears it (ITU-T E.180: 425 Hz, one second in five)."""
+"""Ring-back as in most of the world (ITU-T E.180: 425 Hz, one second in five)."""
 
 MAX_TALK_S: Final = 4 * 3600.0
-"""Nobody talks longer: somebody's phone was left off the hook."""
+"""The longest conversation, in seconds: after it a phone was left off the hook."""
 
 REGRET_LIMIT_S: Final = 30.0
 
-Reach = Callable[[], Awaitable[Call]]
+Dial = Callable[[], Awaitable[Call]]
 """Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
 
 Regret = Callable[[int], Awaitable[Pcm]]
 """Synthesises the apology for a person who is not reached, at a rate in Hz. Never raises."""
 
 _leftovers: set[asyncio.Task[None]] = set()
-"""Calls being cancelled whose caller is gone, bounded by SIP's own timers, and keys being passed on, bounded
-by the end of the leg."""
+"""Calls being cancelled after their caller has hung up, bounded by SIP's timers, and keys being passed on,
+bounded by the end of the leg."""
 
 
 class Step(Enum):
@@ -64,8 +63,8 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransferResult:
-    """What came of it. `outcome`: "answered", "abandoned" (the caller hung up first), or why nobody was
-    reached: a cause of the API such as "busy", "no_answer", "refused"."""
+    """The result of a transfer. `outcome`: "answered", "abandoned" (the caller hung up first), or why nobody
+    was reached: a cause of the API such as "busy", "no_answer", "refused"."""
 
     outcome: str
     ring_ms: int
@@ -90,7 +89,7 @@ class RingBack:
         self._tap = tap
 
     def read(self) -> Pcm | None:
-        """Gives the next frame of the ring-back tone, which repeats without end."""
+        """Returns the next frame of the ring-back tone, which repeats without end."""
         frame: Pcm = self._frames[self._at]
         self._at = (self._at + 1) % len(self._frames)
         return frame
@@ -107,12 +106,12 @@ class RingBack:
 
 
 class TransferBridge:
-    """One caller (everybody in `bridge`) handed to one person. `run` it once; also the `LegListener` of the
-    bridge, and the `PlayoutListener` of the words of regret."""
+    """Connects one caller (all legs of `bridge`) with one person; `run` once. Also the `LegListener` of the
+    bridge, and the `PlayoutListener` of the apology."""
 
-    def __init__(self, bridge: Bridge, *, reach: Reach, regret: Regret, recording: Recording | None) -> None:
+    def __init__(self, bridge: Bridge, *, dial: Dial, regret: Regret, recording: Recording | None) -> None:
         self._bridge = bridge
-        self._reach = reach
+        self._dial = dial
         self._regret = regret
         self._recording = recording
         self._loop = asyncio.get_running_loop()
@@ -122,10 +121,11 @@ class TransferBridge:
         self._told = asyncio.Event()
         self._ended_by = ""
         self.on_answer: Callable[[Call], None] | None = None
-        """Told when the person has answered."""
+        """Called when the person has answered."""
 
     async def run(self) -> TransferResult:
-        """Returns when the transfer is over; the callers' legs are still up, unless they hung up."""
+        """Runs the transfer; returns when it is over, with the callers' legs still up, unless they hung
+        up."""
         bridge, began = self._bridge, self._loop.time()
         tap = self._recording.agent if self._recording is not None else None
         bridge.on_left = self._left
@@ -146,15 +146,15 @@ class TransferBridge:
 
     async def _run(self, began: float) -> TransferResult:
         words = asyncio.create_task(self._words())
-        reaching = asyncio.create_task(self._try())
+        dialling = asyncio.create_task(self._try())
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait((reaching, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((dialling, over), return_when=asyncio.FIRST_COMPLETED)
             ring_ms = round((self._loop.time() - began) * 1000)
-            if not reaching.done():
-                await self._abandon(reaching)
+            if not dialling.done():
+                await self._abandon(dialling)
                 return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
-            failure = reaching.result()
+            failure = dialling.result()
             if failure is None:
                 return await self._talk(ring_ms)
             await self._say(await words)
@@ -168,9 +168,9 @@ class TransferBridge:
         return await self._regret(self._bridge.rate_hz)
 
     async def _try(self) -> tuple[str, str] | None:
-        """None: the person has answered; else the cause and the reason."""
+        """Calls the person; returns None when they have answered, else the cause and the reason."""
         try:
-            self._call = call = await self._reach()
+            self._call = call = await self._dial()
             if self._over.is_set():
                 await call.hang_up()
             await call.answered()
@@ -182,12 +182,12 @@ class TransferBridge:
             return "unreachable", str(error)
         return None
 
-    async def _abandon(self, reaching: asyncio.Task[tuple[str, str] | None]) -> None:
+    async def _abandon(self, dialling: asyncio.Task[tuple[str, str] | None]) -> None:
         if self._call is not None:
             await self._call.hang_up()
 
         async def finish() -> None:
-            if await reaching is None and self._call is not None:  # answered in the same moment
+            if await dialling is None and self._call is not None:  # answered in the same moment
                 await self._call.hang_up()
 
         task = asyncio.create_task(finish())
@@ -228,7 +228,7 @@ class TransferBridge:
     # Events -------------------------------------------------------------------------------------------------
 
     def _pass_on(self, leg: Leg, digit: str) -> None:
-        """A key is for whoever is at the other end: it may be a menu."""
+        """Passes a key on to the other legs: there may be a menu at the other end."""
         for seat in self._bridge.seats:
             if seat.leg is not leg:
                 task = asyncio.create_task(_key(seat.leg, digit))
@@ -246,7 +246,7 @@ class TransferBridge:
         self._over.set()
 
     def _record(self, said: Sequence[tuple[Leg, Pcm]], position: int, now: float) -> None:
-        """Left the callers, right the person: as in the conversation before."""
+        """Records the callers left and the person right, as in the conversation before."""
         if self._recording is None:
             return
         callers = [frame for leg, frame in said if leg is not self._call]
@@ -294,8 +294,8 @@ async def _key(leg: Leg, digit: str) -> None:
 
 
 class Visit:
-    """Callers (everybody in `bridge`) who join the people of a room, as one more leg there. It ends with the
-    last caller, or with the room, which hangs them up."""
+    """Adds callers (all legs of `bridge`) to a room's bridge as one more leg. Ends with the last caller, or
+    with the room, which hangs them up."""
 
     def __init__(self, bridge: Bridge, people: Bridge) -> None:
         self._bridge = bridge
@@ -304,7 +304,7 @@ class Visit:
         self._ended_by = ""
 
     async def run(self) -> TransferResult:
-        """Returns when the visit is over."""
+        """Joins the room; returns when the last caller or the room has left."""
         bridge, loop = self._bridge, asyncio.get_running_loop()
         began = loop.time()
         bridge.on_left = self._left

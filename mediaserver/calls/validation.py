@@ -1,4 +1,5 @@
-"""From a request for a call to a row in the queue: every rule of section 7.1, in its order, word for word."""
+"""Turns a request for a call into a row for the queue: every check of `POST /api/v1/calls/outbound`, in its
+order."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ UNKNOWN_AGENT = "Agent not found or does not belong to your company"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """One call that a client asks for."""
+    """One call that a client requests."""
 
     agent_id: str
     phone_number: str
@@ -45,7 +46,7 @@ def checked_call(
     *,
     webhook_id: str | None = None,
 ) -> NewCall:
-    """The call to be queued for `request`, told to a webhook id of its own unless one is given. Raises
+    """Returns the call to be queued for `request`, with a new webhook id unless one is given. Raises
     `InvalidRequest`, or `NotFound` for the agent."""
     company = directory.company(company_id)
     number = read_number(request.phone_number, company)
@@ -72,7 +73,7 @@ def checked_call(
 def checked_item(
     directory: Directory, engines: Engines, company_id: str, request: CallRequest, *, webhook_id: str
 ) -> NewCall | ItemRefused:
-    """One call of a batch: what is wrong with it is its own."""
+    """Checks one call of a batch; a refusal concerns that call alone."""
     try:
         return checked_call(directory, engines, company_id, request, webhook_id=webhook_id)
     except (InvalidRequest, NotFound) as refused:
@@ -80,18 +81,19 @@ def checked_item(
 
 
 def outbound_agent(directory: Directory, engines: Engines, company_id: str, agent_id: str) -> AgentSettings:
-    """The agent of a whole batch. Raises `NotFound`, `InvalidRequest`: with it no item could be placed."""
+    """Returns the agent of a whole batch. Raises `NotFound`, `InvalidRequest` where no item could be placed
+    with it."""
     agent = _agent(directory, company_id, agent_id)
     _trunk(directory, agent)
     try:
-        engines.cast(agent.id)
+        engines.agent_engines(agent.id)
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
     return agent
 
 
 def read_number(text: str, company: CompanySettings | None) -> str:
-    """A number as E.164, read as the company's country writes it. Raises `InvalidRequest`."""
+    """Returns a number as E.164, read as the company's country writes it. Raises `InvalidRequest`."""
     try:
         return normalise(text, company.country if company is not None else None)
     except InvalidNumber:
@@ -131,10 +133,10 @@ def check_agent(
     metadata: Mapping[str, Any],
     needed: Iterable[str] = (),
 ) -> None:
-    """Lets the agent join a call that never happens: what it lacks (of `needed` too) is said now, not when
-    somebody answers. Raises `InvalidRequest`."""
+    """Lets the agent join a call that never happens, so that variables which the agent lacks (of `needed`
+    too) are reported now and not when the call is answered. Raises `InvalidRequest`."""
     try:
-        mind = engines.cast(agent.id).agent
+        mind = engines.agent_engines(agent.id).agent
     except EngineError as error:
         raise InvalidRequest(f"Agent's engine is not available: {error}") from None
     known = {**promised(agent.pre_call_tools), **variables}

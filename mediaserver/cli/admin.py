@@ -1,16 +1,20 @@
-"""`mediaserver check`, `call`, `keys create`, `restore`: what an operator does beside running the server."""
+"""`mediaserver check`, `doctor`, `call`, `keys create`, `restore`: what an operator does beside running the
+server."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 
 from mediaserver.cli.call import CallRefused, place_and_follow
 from mediaserver.cli.config import config_option, load_or_exit
+from mediaserver.cli.given import pairs
+from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import MediaServerError
 from mediaserver.settings import Settings, reveal
 from mediaserver.store.store import Store
@@ -27,6 +31,19 @@ def check(config: str) -> None:
     )
 
 
+@click.command()
+@config_option
+def doctor(config: str) -> None:
+    """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
+    settings = load_or_exit(config, engines=False)
+    compile_visibly()
+    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
+    findings = asyncio.run(resolve_name("mediaserver.cli.doctor:examine")(settings))
+    for finding in findings:
+        click.echo(str(finding))
+    sys.exit(0 if all(finding.ok for finding in findings) else 1)
+
+
 @click.command("call")
 @config_option
 @click.option("--agent", required=True, help="The id of an outbound agent.")
@@ -36,7 +53,7 @@ def check(config: str) -> None:
 def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str | None) -> None:
     """Places one call through a running server and follows it: exit 0 when it was answered and completed."""
     settings = load_or_exit(config, engines=False)
-    body = {"agentId": agent, "phoneNumber": to, "promptVariables": _pairs(variables)}
+    body = {"agentId": agent, "phoneNumber": to, "promptVariables": pairs(variables)}
     url = f"http://{settings.server.http}"
     try:
         report = asyncio.run(place_and_follow(url, key or _calls_key(settings, agent), body, show=click.echo))
@@ -54,8 +71,9 @@ def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str
 @click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def restore(config: str, data: str | None, yes: bool) -> None:
-    """After a database was put back from a copy and a node's own notes are lost: every call that may have
-    been dialled since ends UNKNOWN, and nodes that are gone for good are not waited for."""
+    """Ends every call UNKNOWN that may have been dialled since the copy was made: to be run after the
+    database was restored from a copy and a node's own notes are lost. Nodes that are gone for good are not
+    waited for."""
     settings = load_or_exit(config, data, engines=False)
     if not yes:
         click.confirm(
@@ -74,7 +92,7 @@ async def _doubt(settings: Settings) -> int:
 
 @click.group()
 def keys() -> None:
-    """API keys."""
+    """Creates API keys for companies of the configuration."""
 
 
 @keys.command()
@@ -96,16 +114,6 @@ async def _create_key(settings: Settings, company: str, scopes: list[str]) -> st
         if settings.company(company) is not None:
             await store.sync_file(settings)  # the server may never have run with this file
         return await store.create_key(company, scopes)
-
-
-def _pairs(variables: tuple[str, ...]) -> Mapping[str, str]:
-    pairs = {}
-    for variable in variables:
-        name, equals, value = variable.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{variable!r} is not k=v", param_hint="--var")
-        pairs[name] = value
-    return pairs
 
 
 def _calls_key(settings: Settings, agent_id: str) -> str:

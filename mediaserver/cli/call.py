@@ -1,4 +1,4 @@
-"""`mediaserver call`: one call through a running server's API, followed to its end."""
+"""`mediaserver call`: places one call through a running server's API and follows it to its end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Print = Callable[[str], None]
 
 
 class CallRefused(Exception):
-    """The server would not take the call, or cannot be reached; the message says why."""
+    """The server refused the call, or cannot be reached; the message says why."""
 
 
 async def place_and_follow(
     base_url: str, key: str, body: Mapping[str, Any], *, show: Print, timeout_s: float = 3600
 ) -> dict[str, Any]:
-    """Places the call described by `body` (section 2.2 of the API), shows its states and transcript as
-    they come, and returns the call's last report. Raises `CallRefused`."""
+    """Places a call with the request `body` (`POST /api/v1/calls/outbound`), passes its states and transcript
+    to `show` as they come, and returns the call's last report. Raises `CallRefused`."""
     headers = {"Authorization": f"Bearer {key}"}
     try:
         async with asyncio.timeout(timeout_s), aiohttp.ClientSession(base_url, headers=headers) as http:

@@ -1,7 +1,7 @@
 """What every command does first: read the file, say everything that is wrong with it, or go on.
 
-This module and `__main__` import nothing heavy: numba reads NUMBA_CACHE_DIR when it is first imported, so the
-file that names the data directory has to be read before anything of the pipeline is.
+This module and `__main__` import nothing heavy: the place of compiled kernels is settled when the first of
+them is imported, so the file that names the data directory has to be read before.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 import click
 
 from mediaserver import private
+from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import SettingsError
 from mediaserver.settings import Settings, load
+from pipeline import kernel_cache
 
 EXIT_CONFIG = 2
 
@@ -35,13 +37,15 @@ def load_or_exit(
     engines: bool = True,
     hearing: bool = False,
     writes: bool = False,
+    first: Callable[[Settings], object] | None = None,
 ) -> Settings:
-    """The settings of `config` with `--data` applied; where the command `writes`, the data directory is made.
+    """Returns the settings of `config` with `--data` applied; makes the data directory where the command
+    `writes`.
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
-    `engines` the engines and scripts of the agents look at their own tables too; with `hearing`, an agent
-    whose callers nothing on this machine understands is a mistake as well.
-    """
+    `engines` the engines and scripts of the agents check their own tables too; with `hearing`, an agent whose
+    callers no recogniser on this machine understands is a mistake as well. `first` is called with the
+    settings before anything is compiled."""
     checks = ["mediaserver.wiring:engine_problems"] if engines else []
     checks += ["mediaserver.engine_pool.auto:hearing_problems"] if hearing else []
     try:
@@ -49,10 +53,12 @@ def load_or_exit(
         if writes:
             make_data_dir(config, settings)
         cache_kernels(Path(settings.server.data_dir))
+        if first is not None:
+            first(settings)
         os.environ.setdefault("AIOHTTP_NOSENDFILE", "1")  # files are read by a thread, not by the event loop
         if engines:
             compile_visibly()
-        for each in checks:  # one after the other: the next may rely on what the one before it saw
+        for each in checks:  # in this order: each may rely on the ones before it
             load(config, checks=[resolve_name(each)])
     except SettingsError as error:
         for problem in error.problems:
@@ -62,13 +68,13 @@ def load_or_exit(
 
 
 def load_again(config: str, data: str | None = None) -> Settings:
-    """The settings of `config` as a running server takes them. Raises `SettingsError`."""
+    """Returns the settings of `config` for a running server. Raises `SettingsError`."""
     checks = [resolve_name("mediaserver.wiring:engine_problems")]
     return with_data_dir(load(config, checks=checks), data)
 
 
 def make_data_dir(config: str, settings: Settings) -> None:
-    """Makes server.data_dir. Raises `SettingsError`."""
+    """Makes the directory `server.data_dir`, readable by its owner alone. Raises `SettingsError`."""
     try:
         private.make_folder(Path(settings.server.data_dir))
     except OSError as error:
@@ -78,8 +84,8 @@ def make_data_dir(config: str, settings: Settings) -> None:
 
 
 def with_data_dir(settings: Settings, data: str | None) -> Settings:
-    """`settings` with everything that the server writes under `data`: an SQLite database moves there, a
-    PostgreSQL one stays where it is."""
+    """Returns `settings` with everything that the server writes under `data`: an SQLite database moves there,
+    a PostgreSQL one stays where it is."""
     if data is None:
         return settings
     server = settings.server
@@ -88,27 +94,14 @@ def with_data_dir(settings: Settings, data: str | None) -> Settings:
     return settings.model_copy(update={"server": moved})
 
 
-def compile_visibly() -> None:
-    """Compiles the kernels; where that is not done yet, whoever waits at a terminal sees how far it is."""
-    if not sys.stderr.isatty():
-        return  # the import of the pipeline does it
-    drawn = 0
-
-    def told(done: int, of: int) -> None:
-        nonlocal drawn
-        if (part := 32 * done // of) > drawn:
-            drawn = part
-            click.echo(
-                f"\r{'━' * part:─<32} compiling, once on this machine: {done} of {of}", err=True, nl=False
-            )
-
-    resolve_name("mediaserver.compile_kernels:compile_kernels")(told)
-    if drawn:
-        click.echo(err=True)
-
-
 def cache_kernels(data_dir: Path) -> None:
-    """Points numba's cache at the data directory if there is one yet, unless the environment already points
-    elsewhere. Has no effect once numba is imported."""
-    if data_dir.is_dir():
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir.absolute() / "kernels"))
+    """Keeps compiled kernels in the data directory if there is one yet, unless the environment points
+    elsewhere or the installation has compiled them into the user's cache. Has no effect once the pipeline is
+    imported."""
+    if data_dir.is_dir() and not _compiled_by_user():
+        os.environ.setdefault(kernel_cache.VARIABLE, str(data_dir.absolute() / "kernels"))
+
+
+def _compiled_by_user() -> bool:
+    """Whether the user's cache has kernels of this version, and can be written to."""
+    return os.access(kernel_cache.directory_in(kernel_cache.users_place()), os.W_OK)

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import shutil
 import socket
 import statistics
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
-
-import click
-from av.codec import Codec
-from av.error import FFmpegError
 
 from mediaserver import private
 from mediaserver.admission import descriptors
-from mediaserver.cli.config import config_option, load_or_exit
 from mediaserver.cli.doctor_speech import speech_findings, weights_findings
 from mediaserver.cli.finding import Finding
 from mediaserver.engine_pool.auto import Choosing, unheard_files
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import StoreError
 from mediaserver.models.places import places
-from mediaserver.rooms.errors import RoomError
-from mediaserver.rooms.webrtc.opus import OpusDecoder, OpusEncoder
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store.store import Store
@@ -37,23 +27,39 @@ from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.audio import kernels
+from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
-from pipeline.errors import EngineError
+from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
+from sip.rtp.codecs import decoder, encoder
+from sip.sdp.media_plan import CODECS
 
 MODEL_ANSWER_S = 30.0
-"""A server may have to load the model first."""
+"""How long a model's answer is waited for: the server may have to load the model first."""
 
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
 _TICKS = 25
-_AV_CODECS = {"g722": "g722", "opus": "libopus"}
 
 
-async def examine(settings: Settings) -> list[Finding]:
-    """Looks at everything that `settings` needs: starts the engines, opens the database, places no call."""
+async def timers_late_ms() -> list[float]:
+    """Measures how late this machine's timers are, in ms: some ticks of 20 ms."""
+    loop = asyncio.get_running_loop()
+    late_ms = []
+    for _ in range(_TICKS):
+        due = loop.time() + 0.02
+        await asyncio.sleep(0.02)
+        late_ms.append((loop.time() - due) * 1000)
+    return late_ms
+
+
+async def examine(
+    settings: Settings, *, late_ms: Callable[[], Awaitable[Sequence[float]]] = timers_late_ms
+) -> list[Finding]:
+    """Looks at everything that `settings` needs: starts the engines, opens the database, places no call.
+    `late_ms`: measures the timers."""
     findings = [
         kernels_finding(),
         confinement_finding(),
@@ -64,20 +70,20 @@ async def examine(settings: Settings) -> list[Finding]:
     findings.append(await database_finding(settings))
     findings.append(await asyncio.to_thread(disk_finding, settings))
     findings.append(await asyncio.to_thread(memory_finding))
-    findings.append(await clock_finding())
+    findings.append(clock_finding(await late_ms()))
     findings += await asyncio.to_thread(weights_findings, Path(settings.server.data_dir))
     findings += await engine_findings(settings)
     return findings
 
 
 def kernels_finding() -> Finding:
-    """The compiled loops over samples."""
+    """Whether the numba kernels compile and run."""
     kernels.warm()
     return Finding("kernels", True, "compiled and warm")
 
 
 def confinement_finding() -> Finding:
-    """What keeps the processes that read strangers' files and texts from everything else."""
+    """Whether the kernel can confine the processes that read strangers' files and texts."""
     lacks = lacking()
     if lacks:
         return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
@@ -85,15 +91,15 @@ def confinement_finding() -> Finding:
 
 
 async def engine_findings(settings: Settings) -> list[Finding]:
-    """The engines of every agent, really started."""
+    """Starts the engines of every agent, and reports what is missing."""
     findings = []
-    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
+    egress = EgressPolicy(str(network) for network in settings.server.allow_networks)
     chooser = Choosing(places(Path(settings.server.data_dir)))
     for agent in settings.agents:
-        engines = Engines([agent_choice(agent)], reach=reach, chooser=chooser)
+        engines = Engines([agent_choice(agent)], egress=egress, chooser=chooser)
         await engines.start()
         missing = engines.missing()
-        unreachable = await engines.unreachable() + await _model_away(agent, reach)
+        unreachable = await engines.running.unreachable() + await _model_away(agent, egress)
         await engines.close()
         name = f"agent {agent.name or agent.id}"
         if missing:
@@ -108,14 +114,14 @@ async def engine_findings(settings: Settings) -> list[Finding]:
             for line in unreachable
         ]
         findings += speech_findings(name, engines.of(agent.id), engines.chosen())
-    return [*findings, *await _file_findings(settings, chooser, reach)]
+    return [*findings, *await _file_findings(settings, chooser, egress)]
 
 
-async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPolicy) -> list[Finding]:
-    """The engines of the speech endpoints, really started, and whether one of them knows the language."""
-    voices, ears = speech_choices(settings.speech)
-    chains = {"speech.tts": voices, "speech.stt": ears}
-    engines = Engines([], others=chains, reach=reach, chooser=chooser)
+async def _file_findings(settings: Settings, chooser: Choosing, egress: EgressPolicy) -> list[Finding]:
+    """Starts the engines of the speech endpoints, and checks that one of them knows the language."""
+    voices, recognizers = speech_choices(settings.speech)
+    chains = {"speech.tts": voices, "speech.stt": recognizers}
+    engines = Engines([], others=chains, egress=egress, chooser=chooser)
     await engines.start()
     missing, chosen = engines.missing(), engines.chosen()
     await engines.close()
@@ -128,14 +134,14 @@ async def _file_findings(settings: Settings, chooser: Choosing, reach: EgressPol
     return findings or [Finding("speech", True, names)]
 
 
-async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
-    """Why the agent's language models do not answer, those that do not."""
+async def _model_away(agent: AgentSettings, egress: EgressPolicy) -> list[str]:
+    """Returns a reason for each of the agent's language models that does not answer."""
     if agent.llm is None:
         return []
     away = []
     models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
     for model in models:
-        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=reach)
+        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=egress)
         reason = await _unanswered(endpoint, model.model)
         await endpoint.close()
         away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []
@@ -143,8 +149,8 @@ async def _model_away(agent: AgentSettings, reach: EgressPolicy) -> list[str]:
 
 
 async def _unanswered(endpoint: ModelEndpoint, model: str) -> str:
-    """Why `model` answers no question, "" if it does. Tools are offered as in every call: some servers refuse
-    that until they are told how the model calls one."""
+    """Returns why `model` does not answer a question, "" if it does. Tools are offered as in every call: some
+    servers refuse them until configured for the way in which the model calls a tool."""
     question = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "tools": _tools()}
     try:
         answer = await endpoint.post_json(CHAT_PATH, question, timeout_s=MODEL_ANSWER_S)
@@ -158,7 +164,7 @@ def _tools() -> list[dict[str, Any]]:
 
 
 def port_findings(settings: Settings) -> Iterator[Finding]:
-    """The addresses that the server binds."""
+    """Whether the addresses of the configuration can be bound."""
     yield _port("http", settings.server.http, socket.SOCK_STREAM)
     for name, address, kind in (
         ("sip udp", settings.sip.udp, socket.SOCK_DGRAM),
@@ -172,7 +178,7 @@ def port_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def rtp_finding(settings: Settings) -> Finding:
-    """Whether the RTP range holds sip.max_calls, and its ends can be bound."""
+    """Whether the RTP ports suffice for `sip.max_calls`, and the first and last can be bound."""
     first, last = split_ports(settings.sip.rtp_ports)
     room = (last - first + 1) // RTP_PORTS_PER_CALL
     if room < settings.sip.max_calls:
@@ -189,7 +195,7 @@ SECRET_LENGTH = 32
 
 
 def rooms_findings(settings: Settings) -> Iterator[Finding]:
-    """Whether web calls have their UDP port, on every address, and their codec."""
+    """Whether rooms have a UDP port on every address, a strong secret, and libopus."""
     rooms = settings.rooms
     if rooms.api_secret is None:
         yield Finding("rooms", True, "no web calls: rooms.api_secret is not set")
@@ -210,26 +216,22 @@ def rooms_findings(settings: Settings) -> Iterator[Finding]:
     try:
         OpusEncoder()
         OpusDecoder()
-    except RoomError as error:
+    except PipelineError as error:
         yield Finding("rooms opus", False, str(error))
     else:
         yield Finding("rooms opus", True, "libopus encodes and decodes")
 
 
 def codec_findings(settings: Settings) -> Iterator[Finding]:
-    """The codecs that the trunks name; G.711 is ours."""
-    wanted = sorted({codec for trunk in settings.trunks for codec in trunk.codecs})
-    for codec in wanted:
-        library_name = _AV_CODECS.get(codec)
+    """Yields whether the codecs that the trunks name encode and decode."""
+    for name in sorted({codec for trunk in settings.trunks for codec in trunk.codecs}):
         try:
-            if library_name is not None:
-                Codec(library_name, "w")
-                Codec(library_name, "r")
-            yield Finding(f"codec {codec}", True, "encodes and decodes")
-        except (FFmpegError, ValueError) as error:
-            yield Finding(
-                f"codec {codec}", False, f"PyAV was built without it ({error}): install PyAV's own wheel"
-            )
+            encoder(CODECS[name])
+            decoder(CODECS[name])
+        except PipelineError as error:
+            yield Finding(f"codec {name}", False, str(error))
+        else:
+            yield Finding(f"codec {name}", True, "encodes and decodes")
 
 
 async def database_finding(settings: Settings) -> Finding:
@@ -245,7 +247,7 @@ async def database_finding(settings: Settings) -> Finding:
 
 
 def disk_finding(settings: Settings) -> Finding:
-    """Room for recordings."""
+    """Whether the disk of `server.data_dir` has room for an hour of recordings."""
     data_dir = Path(settings.server.data_dir)
     try:
         free = shutil.disk_usage(data_dir).free
@@ -257,7 +259,7 @@ def disk_finding(settings: Settings) -> Finding:
 
 
 def limits_finding(settings: Settings) -> Finding:
-    """Open files: what calls and connections may need, and the limit that the server raises its own to."""
+    """Whether the limit of open files suffices for the configured calls and connections."""
     most = descriptors.highest()
     needed = descriptors.needed(settings.sip.max_calls, settings.server.http_connections)
     if most < needed:
@@ -267,19 +269,13 @@ def limits_finding(settings: Settings) -> Finding:
 
 
 def memory_finding() -> Finding:
-    """Memory that is left, and whether the address space has room for a server."""
+    """Whether the address space has room for a server; reports the free memory."""
     reason = memory.too_few_addresses()
     return Finding("memory", not reason, reason or f"{memory.free_mb(own=True)} MB are free")
 
 
-async def clock_finding() -> Finding:
-    """How late this machine's timers are: RTP is paced by them."""
-    loop = asyncio.get_running_loop()
-    late_ms = []
-    for _ in range(_TICKS):
-        due = loop.time() + 0.02
-        await asyncio.sleep(0.02)
-        late_ms.append((loop.time() - due) * 1000)
+def clock_finding(late_ms: Sequence[float]) -> Finding:
+    """Whether this machine's timers are punctual, by how late some were: they pace RTP."""
     worst, typical = max(late_ms), statistics.median(late_ms)
     text = f"timers are {typical:.1f} ms late, {worst:.1f} ms at worst"
     if typical > 5:
@@ -312,16 +308,3 @@ _ADVICE: Mapping[int | None, str] = {
     errno.EACCES: "not permitted: ports below 1024 need CAP_NET_BIND_SERVICE",
     errno.EADDRNOTAVAIL: "not an address of this machine",
 }
-
-
-@click.command()
-@config_option
-def doctor(config: str) -> None:
-    """Says of everything the file needs whether this machine has it, and what to do; exit 1 if not."""
-    settings = load_or_exit(config, engines=False)
-    logging.disable(logging.CRITICAL)  # what would be logged is in the findings
-    examine = resolve_name("mediaserver.cli.doctor:examine")
-    findings = asyncio.run(examine(settings))
-    for finding in findings:
-        click.echo(str(finding))
-    sys.exit(0 if all(finding.ok for finding in findings) else 1)

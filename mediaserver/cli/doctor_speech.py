@@ -1,5 +1,5 @@
-"""What `mediaserver doctor` says of speech: from where the weights are, what was chosen and why, what it is
-good for, and how many calls a core carries."""
+"""The findings of `mediaserver doctor` about speech: where the weights are, what was chosen and why, what it
+is good for, and how many calls a core carries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from mediaserver.models.places import models_in, places
 from pipeline.engines import local_weights
 
 SYNTHETIC_MODEL: Final = "micro_whisper"
-"""The name by which the model that comes with this repository is recognised in a path."""
+"""The part of a path by which the model of this repository is recognised."""
 
 PUBLISHED: Final = 0.5
-"""What is told of what was measured: the rest is for what else a call needs, and for worse moments."""
+"""The share of the measured capacity that is reported: the rest is for other work of a call, and for busy
+moments."""
 
 DECODES_A_SECOND: Final = 0.3
-"""Of one caller: an answer every five seconds, every second one decoded again because the caller went on."""
+"""Decodes per second of one caller: an answer every five seconds, every second one decoded again because the
+caller went on."""
 
 SPOKEN_SHARE: Final = 0.5
-"""Of a call the agent speaks for so long."""
+"""The share of a call in which the agent speaks."""
 
 GOOD_FOR: Final[Mapping[str, str]] = {
     local_weights.WHISPER.name: (
@@ -38,7 +40,7 @@ GOOD_FOR: Final[Mapping[str, str]] = {
 
 
 def weights_findings(data_dir: Path) -> Iterator[Finding]:
-    """From where the weights of this machine are, and what is wrong with them. It reads files: not for the
+    """Yields where the weights on this machine are, and what is wrong with them. Reads files: not for the
     event loop."""
     for found in local_weights.found():
         name = f"weights of {found.weights.name}"
@@ -53,8 +55,8 @@ def weights_findings(data_dir: Path) -> Iterator[Finding]:
 
 
 def speech_findings(name: str, made_of: AgentChoice, chosen: Sequence[Chosen]) -> Iterator[Finding]:
-    """Of one agent: what "auto" became, what its recogniser is good for, how many such calls a core
-    carries."""
+    """Yields for one agent what "auto" became, what the recogniser is good for, and how many such calls a
+    core carries."""
     for each in chosen:
         if each.engine is not None:
             yield Finding(name, True, f"auto: {each}")
@@ -64,7 +66,8 @@ def speech_findings(name: str, made_of: AgentChoice, chosen: Sequence[Chosen]) -
 
 
 def _hearing(name: str, made_of: AgentChoice, *, told: bool) -> Iterator[Finding]:
-    """Where a recogniser is good for less than one would think; `told`: by what "auto" says of it."""
+    """Yields a remark on a recogniser with narrow limits. `told`: what "auto" says of it was reported
+    already."""
     if made_of.stt.name == "pocketsphinx" and not told:
         yield Finding(
             name,

@@ -1,4 +1,4 @@
-"""`mediaserver explain`: the path of a frame in and out for one agent, without placing a call."""
+"""`mediaserver explain`: prints the path of a frame in and out for one agent, without placing a call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import json
 import logging
 import sys
 from pkgutil import resolve_name
-from typing import NoReturn
 
 import click
 
-from mediaserver.cli.config import EXIT_CONFIG, config_option, load_or_exit
-from mediaserver.settings import AgentSettings, Settings
+from mediaserver.cli.config import config_option, load_or_exit
+from mediaserver.cli.given import agent_named, refuse
 
 
 @click.command()
@@ -25,33 +24,12 @@ def explain(config: str, wanted: str, codec: str | None, *, as_json: bool) -> No
     engine cannot be used here, 2 for an agent or codec that the file does not have. No call is placed; the
     voice is started to learn its rate, and what "auto" could choose is tried."""
     settings = load_or_exit(config)
-    agent = _agent(settings, wanted, config)
+    agent = agent_named(settings, wanted, config)
     trunk = None if agent.trunk is None else settings.trunk(agent.trunk)
     codecs = () if trunk is None else trunk.codecs
     if codec is not None and codec not in codecs:
-        _refuse(f"{config}: trunk.codecs: no {codec!r}; there are {', '.join(codecs) or 'none'}")
+        refuse(f"{config}: trunk.codecs: no {codec!r}; there are {', '.join(codecs) or 'none'}")
     logging.disable(logging.CRITICAL)  # what would be logged is in the report
     report = asyncio.run(resolve_name("mediaserver.cli.explained:explained")(settings, agent, codec))
     click.echo(json.dumps(report.data(), ensure_ascii=False, indent=2) if as_json else report.text())
     sys.exit(1 if report.problems else 0)
-
-
-def _agent(settings: Settings, wanted: str, config: str) -> AgentSettings:
-    """The agent of that id, else the only one of that name."""
-    found = settings.agent(wanted.lower())
-    if found is not None:
-        return found
-    named = [agent for agent in settings.agents if agent.name == wanted]
-    if len(named) == 1:
-        return named[0]
-    if named:
-        _refuse(
-            f"{config}: agent: {len(named)} are called {wanted!r}: {', '.join(each.id for each in named)}"
-        )
-    known = ", ".join(f"{agent.id} ({agent.name})" for agent in settings.agents)
-    _refuse(f"{config}: agent: no {wanted!r}; there are {known or 'none'}")
-
-
-def _refuse(reason: str) -> NoReturn:
-    click.echo(reason, err=True)
-    sys.exit(EXIT_CONFIG)

@@ -24,14 +24,14 @@ _ANSWER: Final = "the answer"
 
 @dataclass(frozen=True, slots=True)
 class MediaPath:
-    """One direction of one kind of leg, in the order of the frame."""
+    """One direction of one kind of leg, its stages in the order in which a frame passes them."""
 
     title: str
     stages: tuple[Stage, ...]
 
     @property
     def delay_ms(self) -> float:
-        """By which a frame is late that meets no loss."""
+        """The delay of a frame when no packet is lost: the sum of the stages' delays."""
         return sum(stage.delay_ms for stage in self.stages)
 
 
@@ -47,11 +47,11 @@ class Report:
     problems: tuple[str, ...]
 
     def text(self) -> str:
-        """For people."""
+        """Returns the report as lines for a terminal."""
         return "\n".join(self._lines())
 
     def data(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the report as a document for JSON."""
         choice = self.choice
         return {
             "agentId": self.agent.id,
@@ -88,15 +88,15 @@ class Report:
 
 
 async def explained(settings: Settings, agent: AgentSettings, codec: str | None) -> Report:
-    """The paths of `agent`; by phone with `codec` of its trunk, or the one that the trunk prefers."""
+    """Returns the paths of `agent`; by phone with `codec` of its trunk, or the one that the trunk prefers."""
     auto = AutoEngines(Choosing(places(Path(settings.server.data_dir))))
     written = agent_choice(agent)
     open_ones = [each for each in written.all_engines if each.name == AUTO]
-    reach = EgressPolicy(str(network) for network in settings.server.allow_networks)
+    egress = EgressPolicy(str(network) for network in settings.server.allow_networks)
     try:
         await auto.choose(open_ones, {})
         choice = written.settled(auto.resolved)
-        with egress_policy(reach):
+        with egress_policy(egress):
             made, problems = await _made(agent, choice)
     finally:
         await auto.release()
@@ -132,7 +132,7 @@ async def _made(agent: AgentSettings, choice: AgentChoice) -> tuple[MadeOf, Sequ
     """The agent with its engines, and what of them is not usable here. Of the engines only the voice is
     started: it may not know its rate before."""
     problems: list[str] = []
-    ears, voice = _loaded(choice.stt, problems), _loaded(choice.tts, problems)
+    recognizer, voice = _loaded(choice.stt, problems), _loaded(choice.tts, problems)
     voice_hz = None
     if voice is not None:
         try:
@@ -142,7 +142,7 @@ async def _made(agent: AgentSettings, choice: AgentChoice) -> tuple[MadeOf, Sequ
             problems.append(_named(choice.tts, error))
         finally:
             await voice.close()
-    return MadeOf(agent=agent, choice=choice, ears=ears, voice_hz=voice_hz), problems
+    return MadeOf(agent=agent, choice=choice, recognizer=recognizer, voice_hz=voice_hz), problems
 
 
 def _loaded(engine: EngineChoice, problems: list[str]) -> Any:

@@ -1,4 +1,4 @@
-"""What `mediaserver doctor` says of one thing."""
+"""A finding of `mediaserver doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `ok` False: something is missing, and `text` says what to do."""
+    """The result of one check. `ok` False: something is missing, and `text` says what to do."""
 
     name: str
     ok: bool

@@ -37,7 +37,7 @@ _into = click.option(
 
 @click.group()
 def models() -> None:
-    """Model weights."""
+    """Fetches model weights, and lists those on this machine."""
 
 
 @models.command()
@@ -46,7 +46,7 @@ def models() -> None:
 @click.option("--revision", default="main", show_default=True, help="A branch, tag or commit of the hub's.")
 @click.option("--hub", help="Another hub's address; also HF_ENDPOINT. The token is HF_TOKEN.")
 def get(name: str, into: Path, revision: str, hub: str | None) -> None:
-    """Fetches NAME (see `models list`), checks every file's hash, and says where it lies."""
+    """Fetches NAME (see `models list`), checks every file's hash, and prints where the files are."""
     try:
         fetched = _fetched(name, into, revision, hub)
     except ModelError as error:
@@ -66,7 +66,7 @@ def _fetched(name: str, into: Path, revision: str, hub: str | None) -> Fetched:
 @models.command("list")
 @_into
 def list_(into: Path) -> None:
-    """What there is, by pip and in the directory, and the names that `get` knows."""
+    """Lists the models installed by pip, those in the directory, and the names that `get` knows."""
     click.echo(f"by pip ({local_weights.INSTALL}):")
     for found in local_weights.found():
         weights = found.weights

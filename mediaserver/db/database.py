@@ -34,11 +34,11 @@ class Row(Protocol):
     """One row of a result, by column name."""
 
     def __getitem__(self, column: str, /) -> Any:
-        """The value in `column`."""
+        """Returns the value in `column`."""
 
 
 class Tx(Protocol):
-    """A transaction under way; valid only inside the function that it was given to."""
+    """A transaction in progress; valid only inside the `work` function that received it."""
 
     def rows(self, sql: str, **values: Any) -> Sequence[Row]:
         """Runs a statement and returns all its rows."""
@@ -54,7 +54,8 @@ class Tx(Protocol):
 
 
 class Db(Protocol):
-    """A database. Both verbs raise `StoreError`, and whatever `work` raises (nothing is written then)."""
+    """A database. `write` and `read` raise `StoreError`, and whatever `work` raises, in which case nothing is
+    written."""
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         """Runs `work` in a transaction; returns after it is on disk."""
@@ -63,15 +64,16 @@ class Db(Protocol):
         """Runs `work`, which only reads, on one consistent state."""
 
     async def close(self) -> None:
-        """Finishes what is under way; later verbs raise `StoreUnavailable`. Closing again does nothing."""
+        """Finishes the work in progress; later calls raise `StoreUnavailable`. Closing again does nothing."""
 
 
 async def open_database(url: str, data_dir: Path) -> Db:
-    """The database at `url` (`sqlite:///relative/path`, `sqlite:////absolute/path`, "" for one in
-    `data_dir`; `postgresql://user@host/name`), a file created if need be, migrated. Raises `StoreError`."""
+    """Opens the database at `url`, migrated to the newest schema; an SQLite file is made if there is none.
+    `url`: `sqlite:///relative/path`, `sqlite:////absolute/path`, `postgresql://user@host/name`, or "" for an
+    SQLite file in `data_dir`. Raises `StoreError`."""
     db: Db
     if is_postgres(url):
-        # Its driver is loaded where it is used: 0.15 s of every start.
+        # The driver is imported where it is used: 0.15 s of every start.
         postgres = await asyncio.to_thread(resolve_name, "mediaserver.db.postgres:Postgres")
         db = await postgres.open(url)
     else:
@@ -91,7 +93,7 @@ def is_postgres(url: str) -> bool:
 
 
 def bring_up_to_date(tx: Tx) -> None:
-    """Migrates to the newest schema, one node at a time."""
+    """Migrates to the newest schema; nodes that start together migrate one after the other."""
     tx.lock_schema()
     migrate(tx, migrations(SCHEMA))
 
@@ -109,7 +111,7 @@ def _create(path: Path) -> None:
 
 
 def sqlite_path(url: str, data_dir: Path) -> Path:
-    """Where a `sqlite:` URL leads. Raises `StoreError` for another kind."""
+    """Returns the file path in a `sqlite:` URL. Raises `StoreError` for another scheme."""
     if not url:
         return data_dir / "mediaserver.db"
     scheme, separator, path = url.partition(":///")
@@ -119,7 +121,7 @@ def sqlite_path(url: str, data_dir: Path) -> Path:
 
 
 def migrations(folder: Path) -> list[tuple[int, str, str]]:
-    """Number, name and text of every `NNN_name.sql`, in order."""
+    """Returns number, name and SQL of every `NNN_name.sql` in `folder`, in order."""
     found = []
     for path in sorted(folder.glob("[0-9][0-9][0-9]_*.sql")):
         number, _, name = path.stem.partition("_")
@@ -128,7 +130,7 @@ def migrations(folder: Path) -> list[tuple[int, str, str]]:
 
 
 def migrate(tx: Tx, steps: Sequence[tuple[int, str, str]]) -> None:
-    """Brings the schema to the newest of `steps`, each recorded in `schema_version`. Raises
+    """Applies those of `steps` that are newer than the schema, and records each in `schema_version`. Raises
     `SchemaTooNew`."""
     tx.run(
         "CREATE TABLE IF NOT EXISTS schema_version"
@@ -154,14 +156,15 @@ def migrate(tx: Tx, steps: Sequence[tuple[int, str, str]]) -> None:
 
 
 def statements(text: str) -> list[str]:
-    """The statements of a migration: comments are whole lines, a statement ends with ";" at a line's end."""
+    """Splits the SQL of a migration into statements: comments are whole lines, a statement ends with ";" at
+    the end of a line."""
     lines = [line for line in text.splitlines() if not line.startswith("--")]
     return [part.strip() for part in "\n".join(lines).split(";\n") if part.strip().rstrip(";")]
 
 
 def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
-    """A condition that narrows to rows whose `column` is one of `values`, and what it is bound to; none of
-    them narrows nothing."""
+    """Returns an SQL condition for rows whose `column` is one of `values`, and the values that it binds.
+    Without values the condition is ""."""
     if not values:
         return "", {}
     bound = {f"among_{number}": value for number, value in enumerate(sorted(values))}

@@ -1,13 +1,12 @@
 """The PostgreSQL driver: a few threads, each with a connection of its own while it works.
 
-Work is a plain function of a transaction, so it runs on a thread and talks to the server synchronously. A
-piece of work that lost to another one (a deadlock, a serialisation failure) was undone as a whole by the
-server and is run again. What became of a commit whose answer was lost nobody can say: that is
-`StoreUnavailable`, and whoever asked must find out (`mediaserver.queue.ledger` is written for it).
+Work is a plain function of a transaction, so it runs on a thread and talks to the server synchronously. Work
+that lost to another transaction (a deadlock, a serialisation failure) was undone as a whole by the server and
+is run again. A commit whose answer was lost may have happened or not: that raises `StoreUnavailable`, and the
+caller must find out (`mediaserver.queue.ledger` is written for it).
 
-A node may be stopped in the middle of a transaction for as long as somebody likes. Its locks must not stop
-the others: the server ends transactions that have been idle for `IDLE_S`.
-"""
+A node may be stopped in the middle of a transaction for any time. Its locks must not stop the others: the
+server ends transactions that have been idle for `IDLE_S`."""
 
 from __future__ import annotations
 
@@ -41,19 +40,20 @@ logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 """Each attempt to connect that fails is an error of the work that waited for it: told there, and once."""
 
 OLDEST = 150_000
-"""PostgreSQL 15, as `server_version` counts."""
+"""The oldest version, PostgreSQL 15, as `server_version` counts."""
 
 CONNECTIONS = 8
-"""More than a node's loops use at once; a server takes a hundred by default, which is a dozen nodes."""
+"""The most connections: more than a node's loops use at once; a server takes a hundred by default, which is a
+dozen nodes."""
 
 WAITING_LIMIT = 10_000
-"""Pieces of work that may wait for a connection; beyond that, who asks is told so."""
+"""The most pieces of work that may wait for a connection; further ones raise `StoreUnavailable`."""
 
 CONNECT_S = 5.0
 """How long a piece of work waits for a connection before the database counts as away."""
 
 CLOSE_S = 5.0
-"""How long `close` waits for what is under way."""
+"""How long `close` waits for work in progress."""
 
 IDLE_S = 5
 LOCK_S = 10
@@ -76,15 +76,15 @@ _NETWORK: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
 }
 
-# The system that the data was made in, the timeline that each recovery and promotion begins, the table that a
-# dump makes anew.
+# The identity: the system that made the data, the timeline of the last recovery or promotion, and the
+# table's oid, which a restored dump changes.
 _IDENTITY = """
 ((SELECT system_identifier::text FROM pg_control_system())
     || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) || '/' || 'attempts'::regclass::oid::text)
 """
 
 _TOKENS = {
-    # Stable within a statement, so that an index may be searched with it.
+    # Constant within a statement, so that an index may be searched with it.
     "{now}": "(extract(epoch from statement_timestamp()) * 1000)::bigint",
     "{identity}": _IDENTITY,
     "{lock}": "FOR NO KEY UPDATE",
@@ -106,7 +106,7 @@ _CALLERS_FAULT = (
 
 @lru_cache(maxsize=1024)
 def translated(sql: str, now: str) -> bytes:
-    """A statement in psycopg's spelling; `now` is what `{now}` becomes."""
+    """Returns `sql` as psycopg takes it; `now` replaces the token `{now}`."""
     text = _VALUE.sub(r"%(\1)s", sql.replace("%", "%%"))
     for token, meaning in {**_TOKENS, "{now}": now}.items():
         text = text.replace(token, meaning)
@@ -114,7 +114,7 @@ def translated(sql: str, now: str) -> bytes:
 
 
 class PostgresTx:
-    """A transaction on a connection; see `mediaserver.db.database.Tx`."""
+    """A transaction on a psycopg connection, a `mediaserver.db.database.Tx`."""
 
     __slots__ = ("_clock", "_connection")
 
@@ -123,20 +123,20 @@ class PostgresTx:
         self._clock = clock
 
     def rows(self, sql: str, **values: Any) -> list[DictRow]:
-        """See `Tx.rows`."""
+        """Runs a statement and returns its rows, none for a statement that returns no rows."""
         cursor = self._execute(sql, values)
         return cursor.fetchall() if cursor.description else []
 
     def row(self, sql: str, **values: Any) -> DictRow | None:
-        """See `Tx.row`."""
+        """Runs a statement and returns its first row, None for none."""
         return next(iter(self.rows(sql, **values)), None)
 
     def run(self, sql: str, **values: Any) -> int:
-        """See `Tx.run`."""
+        """Runs a statement and returns how many rows it changed."""
         return self._execute(sql, values).rowcount
 
     def lock_schema(self) -> None:
-        """See `Tx.lock_schema`."""
+        """Takes the advisory lock of the schema until the transaction ends."""
         self.rows("SELECT pg_advisory_xact_lock(7102254)")
 
     def _execute(self, sql: str, values: dict[str, Any]) -> psycopg.Cursor[DictRow]:
@@ -148,7 +148,7 @@ class PostgresTx:
 
 
 class Postgres:
-    """A database on a server; see `mediaserver.db.database.Db`. Made by `Postgres.open`."""
+    """A database on a PostgreSQL server, a `mediaserver.db.database.Db`. Made by `Postgres.open`."""
 
     def __init__(self, url: str, *, clock: Callable[[], int] | None, connections: int) -> None:
         self._url = url
@@ -165,7 +165,7 @@ class Postgres:
             open=False,
             timeout=CONNECT_S,
             max_idle=60.0,
-            reconnect_timeout=0.0,  # the next piece of work asks again: nothing is retried behind its back
+            reconnect_timeout=0.0,  # the next piece of work connects again, nothing before it
             kwargs={"row_factory": dict_row, "options": _OPTIONS, **_NETWORK},
             configure=self._connections.add,
             check=ConnectionPool.check_connection,
@@ -175,8 +175,8 @@ class Postgres:
     async def open(
         cls, url: str, *, clock: Callable[[], int] | None = None, connections: int = CONNECTIONS
     ) -> Self:
-        """Connects to the server at `url`. `clock` is what `{now}` says, None for the server's. Raises
-        `StoreError`."""
+        """Connects to the server at `url`. `clock` gives the milliseconds of `{now}`; None: the server's
+        clock does. Raises `StoreError`."""
         db = cls(url, clock=clock, connections=connections)
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(db.close)
@@ -185,15 +185,16 @@ class Postgres:
         return db
 
     async def write(self, work: Callable[[PostgresTx], T]) -> T:
-        """See `Db.write`."""
+        """Runs `work` in a transaction on a thread; returns after the commit. Raises `StoreError`."""
         return await self._on_thread(partial(self._run, work, reads=False))
 
     async def read(self, work: Callable[[PostgresTx], T]) -> T:
-        """See `Db.read`."""
+        """Runs `work`, which only reads, on one consistent state. Raises `StoreError`."""
         return await self._on_thread(partial(self._run, work, reads=True))
 
     async def close(self) -> None:
-        """See `Db.close`."""
+        """Finishes the work in progress; after `CLOSE_S` seconds it is cut off. Later calls raise
+        `StoreUnavailable`."""
         if self._closed:
             return
         self._closed = True
@@ -206,7 +207,7 @@ class Postgres:
         await asyncio.to_thread(self._pool.close)
 
     async def _idle(self) -> bool:
-        """Waits until nothing is under way; False where that takes longer than `CLOSE_S`."""
+        """Waits until no work is in progress; False where that takes longer than `CLOSE_S`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + CLOSE_S
         while self._work and loop.time() < until:  # noqa: ASYNC110  # once, and from threads
@@ -214,7 +215,7 @@ class Postgres:
         return not self._work
 
     def _cut(self) -> None:
-        """Ends the wait of threads for a server that says nothing and does not go away either."""
+        """Closes the sockets of threads that wait for a server which neither answers nor disconnects."""
         for connection in tuple(self._connections):
             with contextlib.suppress(psycopg.Error, OSError), _wire(connection) as wire:
                 wire.shutdown(socket.SHUT_RDWR)
@@ -258,7 +259,8 @@ class Postgres:
             return work(PostgresTx(connection, self._clock))
 
     def _translated(self, error: Exception) -> Exception:
-        """psycopg's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
+        """Translates an error of psycopg: `StoreError` for the database's fault, `LocalError` for the
+        caller's (SQL, values, constraints)."""
         if isinstance(error, errors.InvalidCatalogName | errors.InvalidAuthorizationSpecification):
             return StoreError(f"{self._name}: {_first_line(error)}")
         if isinstance(error, errors.ReadOnlySqlTransaction):  # a standby, until it is promoted
@@ -279,7 +281,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _named(url: str) -> str:
-    """What a message calls the database: without its user and password."""
+    """Returns the database's URL without user and password, for messages."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port is not None else ""
     return f"postgresql://{parts.hostname or ''}{port}{parts.path}"

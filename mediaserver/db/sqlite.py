@@ -32,13 +32,14 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 OLDEST = (3, 35, 0)
-"""RETURNING came with it."""
+"""The oldest version: the first with RETURNING."""
 
 WAITING_LIMIT = 10_000
-"""Pieces of work that may wait: some ten seconds of a slow disk; beyond that, who asks is told so."""
+"""The most pieces of work that may wait, some ten seconds of a slow disk; further ones raise
+`StoreUnavailable`."""
 
 TOGETHER = 64
-"""Pieces of work in one commit: more gains nothing, and one bad page would take more with it."""
+"""The most pieces of work in one commit: more gains nothing, and one bad page would undo more with it."""
 
 BUSY_MS = 5000
 """How long another program's lock is waited for."""
@@ -71,12 +72,13 @@ _LASTING = {
 
 
 def clock_ms() -> int:
-    """The machine's clock in milliseconds since 1970 UTC: what processes sharing a file share as well."""
+    """Returns the machine's clock in milliseconds since 1970 UTC, which processes that share a file share as
+    well."""
     return time.time_ns() // 1_000_000
 
 
 class SqliteTx:
-    """A transaction on a connection; see `mediaserver.db.database.Tx`."""
+    """A transaction on an sqlite3 connection, a `mediaserver.db.database.Tx`."""
 
     __slots__ = ("_connection",)
 
@@ -84,31 +86,32 @@ class SqliteTx:
         self._connection = connection
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
-        """See `Tx.rows`."""
+        """Runs a statement and returns all its rows."""
         return self._connection.execute(_translated(sql), storable(values)).fetchall()
 
     def row(self, sql: str, **values: Any) -> Any:
-        """See `Tx.row`. All rows are fetched: a statement with RETURNING is done only then."""
+        """Runs a statement and returns its first row, None for none. Fetches all rows: SQLite completes a
+        statement with RETURNING only then."""
         return next(iter(self.rows(sql, **values)), None)
 
     def run(self, sql: str, **values: Any) -> int:
-        """See `Tx.run`."""
+        """Runs a statement and returns how many rows it changed."""
         return self._connection.execute(_translated(sql), storable(values)).rowcount
 
     def lock_schema(self) -> None:
-        """See `Tx.lock_schema`. Whoever writes is alone as it is."""
+        """Does nothing: SQLite runs one writing transaction at a time."""
 
 
 @lru_cache(maxsize=1024)
 def _translated(sql: str) -> str:
-    """A statement in SQLite's spelling."""
+    """Returns `sql` as SQLite takes it."""
     for token, meaning in _TOKENS.items():
         sql = sql.replace(token, meaning)
     return sql
 
 
 class _Work:
-    """One piece of work and who waits for it."""
+    """One piece of work, and the future of whoever waits for it."""
 
     __slots__ = ("error", "function", "future", "result")
 
@@ -123,7 +126,7 @@ class _Work:
         self.result = self.function(tx)
 
     def settle(self, error: Exception | None) -> None:
-        """Tells who waits: `error` is the commit's, None when it went through."""
+        """Sets the future to the result or the error. `error`: the commit's, None when it went through."""
         error = error or self.error
         if error is None:
             self.future.set_result(self.result)
@@ -148,7 +151,8 @@ class Sqlite:
 
     @classmethod
     async def open(cls, path: Path, *, clock: Callable[[], int] = clock_ms, busy_ms: int = BUSY_MS) -> Self:
-        """Opens (or creates) the file. `clock` is what `{now}` says. Raises `StoreError`."""
+        """Opens the file at `path`, which is made if there is none. `clock` gives the milliseconds of
+        `{now}`. Raises `StoreError`."""
         if sqlite3.sqlite_version_info < OLDEST:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
         db = cls(path, clock=clock, busy_ms=busy_ms)
@@ -161,7 +165,8 @@ class Sqlite:
         return db
 
     async def write(self, work: Callable[[SqliteTx], T]) -> T:
-        """See `Db.write`."""
+        """Runs `work` in a transaction on the writing thread; returns after the commit. Raises
+        `StoreError`."""
         item = _Work(work)
         if self._closed:
             raise StoreUnavailable(f"{self._path}: the database is closed")
@@ -173,13 +178,13 @@ class Sqlite:
         return result
 
     async def read(self, work: Callable[[SqliteTx], T]) -> T:
-        """See `Db.read`."""
+        """Runs `work`, which only reads, on one consistent state. Raises `StoreError`."""
         if self._closed:
             raise StoreUnavailable(f"{self._path}: the database is closed")
         return await self._on_reader(lambda: self._read(work))
 
     async def close(self) -> None:
-        """See `Db.close`."""
+        """Finishes the work in progress; later calls raise `StoreUnavailable`."""
         if self._closed:
             return
         self._closed = True
@@ -208,8 +213,8 @@ class Sqlite:
         self._write_connection = self._connect()
 
     def _write(self, batch: list[_Work]) -> None:
-        """Commits a batch. Without a connection afterwards where this one can say no more than that it
-        failed: another must be made."""
+        """Commits a batch. Drops the connection where its transaction could not be undone: the next batch
+        makes another."""
         failure = _failure_of(lambda: self._commit_together(batch))
         if failure is not None:
             failure = self._translated(failure)
@@ -218,7 +223,8 @@ class Sqlite:
             item.settle(failure)
 
     def _next_batch(self) -> tuple[list[_Work], bool]:
-        """What is waiting (at least one), and whether to go on after it."""
+        """Returns the waiting work, at least one piece unless the database closes, and whether to go on after
+        it."""
         item = self._waiting.get()
         batch: list[_Work] = []
         while item is not None:
@@ -242,7 +248,8 @@ class Sqlite:
         connection.execute("COMMIT")
 
     def _run_in_savepoint(self, connection: sqlite3.Connection, item: _Work) -> None:
-        """Runs one piece of work. Its own mistakes undo only itself; the database's undo the whole batch."""
+        """Runs one piece of work. Its own errors undo only itself; the database's errors undo the whole
+        batch."""
         connection.execute("SAVEPOINT work")
         error = _failure_of(lambda: item.run(SqliteTx(connection)))
         if error is not None:
@@ -265,13 +272,14 @@ class Sqlite:
         return connection
 
     def _connect_again(self) -> sqlite3.Connection:
-        """As `_connect`, but makes no new file where the old one is gone."""
+        """Connects as `_connect`, but makes no new file where the old one is gone."""
         if not self._path.is_file():
             raise StoreUnavailable(f"{self._path} cannot be opened")
         return self._connect()
 
     def _translated(self, error: Exception) -> Exception:
-        """SQLite's error as ours: the database's fault, or (SQL, values, constraints) the caller's."""
+        """Translates an error of SQLite: `StoreError` for the database's fault, `LocalError` for the caller's
+        (SQL, values, constraints)."""
         if not isinstance(error, sqlite3.Error):
             return error
         code = _code(error)
@@ -296,7 +304,7 @@ class Sqlite:
         self._read_connection = connection
 
     def _reopen_reader(self) -> None:
-        """After one whose transaction could not be undone."""
+        """Opens another connection after one whose transaction could not be undone."""
         if self._closed:
             return
         try:
@@ -325,8 +333,7 @@ class Sqlite:
 
 
 def _failure_of(run: Callable[[], None]) -> Exception | None:
-    """What `run` raises on the writing thread, which goes on; whoever waits for the work is told. None:
-    nothing."""
+    """Returns what `run` raises on the writing thread, which goes on; None for nothing."""
     try:
         run()
     except Exception as error:
@@ -335,7 +342,8 @@ def _failure_of(run: Callable[[], None]) -> Exception | None:
 
 
 def _rolled_back(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:
-    """The connection without a transaction; None where it cannot be had so, and is closed."""
+    """Returns the connection without a transaction; None where the rollback failed and the connection was
+    closed."""
     try:
         if connection is not None and connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -1,1 +1,1 @@
-"""The main job, shown on one machine: an agent calls a softphone on another SIP stack, and they talk."""
+"""The demo: an agent calls a softphone on another SIP stack on this machine, and they talk."""

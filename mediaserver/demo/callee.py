@@ -1,10 +1,10 @@
-"""The called person as a process: PJSIP for a telephone, a voice of their own, ears of their own.
+"""Runs the called person of the demo as a process: a PJSIP telephone, with a voice and a recogniser of its
+own.
 
 `python -m mediaserver.demo.callee --dir DIR` answers the first call, talks as `mediaserver.demo.persona`
-says, and reports what it heard and said as JSON lines on standard output. It shares the telephone line with
-the agent and nothing else. With local speech the voice is Kokoro, where the agent's is Piper; the recogniser
-is Whisper at both ends, in a process each.
-"""
+says, and reports what it heard and said as JSON lines on standard output. This process shares the telephone
+line with the agent and nothing else. With local speech the voice is Kokoro, where the agent's is Piper; both
+ends recognise speech with Whisper, in a process each."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ WAV_HEADER_BYTES = 44
 
 
 def recogniser(speech: Speech) -> FasterWhisper:
-    """The ears: pocketsphinx was measured for them, and gets 38 of the 95 words of the agent's wrong (Whisper
-    3), digits among them."""
+    """Makes the recogniser of the called person. Not pocketsphinx: measured, it gets 38 of the agent's 95
+    words wrong (Whisper 3), digits among them."""
     if speech is Speech.EMBEDDED:
         small = {"model": str(MODEL_DIR), "encoder_window_s": 1, "min_confidence": 0.2}
         return FasterWhisper.from_settings({**small, "partial_every_s": 0})
     return FasterWhisper.from_settings({"min_confidence": 0.2, "threads": 1, "partial_every_s": 0})
 
 
-class Ears:
-    """Follows the recording that PJSIP is writing and cuts it into utterances."""
+class Recognizer:
+    """Reads the recording that PJSIP is writing and cuts it into utterances."""
 
     def __init__(self, recording: Path) -> None:
         self._recording, self._offset = recording, WAV_HEADER_BYTES
@@ -48,7 +48,7 @@ class Ears:
         self.speaking_ms = 0
 
     def listen(self) -> list[Pcm]:
-        """Utterances that ended since the last call: int16 at `CLOCK_RATE_HZ`."""
+        """Returns the utterances that ended since the last call: int16 at `CLOCK_RATE_HZ`."""
         ended = []
         for frame in self._new_frames():
             self._vad.push(frame)
@@ -66,7 +66,7 @@ class Ears:
         return ended
 
     def rest(self) -> list[Pcm]:
-        """The utterance that the hang-up cut short, if there is one."""
+        """Returns the last utterances, with the one that the hang-up cut short."""
         return [*self.listen(), *([np.concatenate(self._utterance)] if self.speaking_ms else [])]
 
     def _new_frames(self) -> list[Pcm]:
@@ -82,7 +82,8 @@ class Ears:
 
 
 class Callee:
-    """One person, one call."""
+    """The called person during one call: hears with `recogniser(speech)`, answers with files from the
+    directory `sentences`. `report` gets an event for everything heard and said."""
 
     def __init__(self, phone: Softphone, report: Events, *, speech: Speech, sentences: Path) -> None:
         self._phone, self._report, self._speech, self._sentences = phone, report, speech, sentences
@@ -90,23 +91,23 @@ class Callee:
         self._recogniser = recogniser(speech)
 
     async def start(self) -> None:
-        """Warms the ears. What is said is there already (`mediaserver.demo.sentences`), so that answers are
-        not slower than a person's."""
+        """Starts the recogniser. The sentences are synthesised before (`mediaserver.demo.sentences`), so that
+        answers take no longer than a person's."""
         await self._recogniser.start()
 
     async def talk(self) -> None:
-        """From the ring to the hang-up."""
+        """Waits for the first call and talks until it ends."""
         while not self._phone.lines:
             await self._tick()
         line = self._phone.lines[0]
-        ears = Ears(line.recording)
+        recognizer = Recognizer(line.recording)
         while not line.ended:
             await self._tick()
-            for utterance in ears.listen():
+            for utterance in recognizer.listen():
                 await self._answer(line, utterance)
-            if sentence := self._persona.hears_voice(ears.speaking_ms):
+            if sentence := self._persona.hears_voice(recognizer.speaking_ms):
                 self._say(line, sentence, over=True)
-        for utterance in ears.rest():
+        for utterance in recognizer.rest():
             await self._understand(utterance)
         self._report("ended", {"finished": self._persona.finished, "misheard": self._persona.misheard})
 
@@ -131,12 +132,12 @@ class Callee:
         self._phone.play(line.number, str(file_of(self._sentences, self._speech, sentence)))
 
     async def close(self) -> None:
-        """Frees the recogniser."""
+        """Closes the recogniser and frees its memory."""
         await self._recogniser.close()
 
 
 async def live(directory: Path, port: int, speech: Speech, sentences: Path) -> None:
-    """The whole life of the callee."""
+    """Starts the telephone on SIP `port`, has one call and closes."""
     report = Events()
     phone = Softphone(directory, report, port=port, options={"answer_after_s": 0.4})
     callee = Callee(phone, report, speech=speech, sentences=sentences)
@@ -155,7 +156,7 @@ async def live(directory: Path, port: int, speech: Speech, sentences: Path) -> N
 @click.option("--speech", type=click.Choice([each.value for each in Speech]), required=True)
 @click.option("--sentences", type=click.Path(path_type=Path), required=True, help="Where its words are.")
 def main(directory: Path, port: int, speech: str, sentences: Path) -> None:
-    """Waits for one call and has it."""
+    """Answers one call and ends with it."""
     gc.disable()  # a cycle collected on a recogniser's thread could free a PJSIP object there, which aborts
     directory.mkdir(parents=True, exist_ok=True)
     asyncio.run(live(directory, port, Speech(speech), sentences))

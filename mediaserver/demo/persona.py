@@ -23,14 +23,14 @@ _DIGITS = dict(
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-case words without punctuation; digits as the words they are spoken as."""
+    """Returns the lower-case words of `text` without punctuation, each digit as the word for it."""
     spoken = re.sub(r"\d", lambda digit: f" {_DIGITS[digit[0]]} ", text.lower())
     return re.findall(r"[\w']+", spoken)
 
 
 def word_errors(said: str, understood: str) -> tuple[int, int]:
-    """(errors, words said): substitutions, deletions and insertions, the numerator and denominator of the
-    word error rate."""
+    """Returns (errors, words said): substitutions, deletions and insertions, and the words of `said`; their
+    quotient is the word error rate."""
     reference, hypothesis = words_of(said), words_of(understood)
     row = list(range(len(hypothesis) + 1))
     for i, word in enumerate(reference, 1):
@@ -42,8 +42,8 @@ def word_errors(said: str, understood: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that the person says: to an utterance holding all the words of `to`, or - where
-    `butt_in_after_ms` is set - over the other's voice, that long after it began."""
+    """One sentence of the person: said after an utterance that holds all the words of `to`, or, where
+    `butt_in_after_ms` is set, over the agent's voice, that long after the voice began."""
 
     say: str
     to: tuple[str, ...] = ()
@@ -79,30 +79,30 @@ FACTS: Final = {"day": "next friday morning", "number": "5550142"}
 WISHES: Final[Mapping[Speech, str]] = {
     speech: next(line.say for line in lines if "anything" in line.to) for speech, lines in PATIENTS.items()
 }
-"""The answer that no question of the agent's expects: it must have understood most of it."""
+"""The answer that no question of the agent's expects: the agent must have understood most of it."""
 
 
 AGAIN_AFTER_MS: Final = 6000
-"""Who has interrupted somebody, and hears them go on for so long, interrupts them again."""
+"""A person who has interrupted a voice interrupts it again after so many milliseconds of it."""
 
 
 class Persona:
-    """Goes through its lines in order; a line waits for its words, or for its moment. What the other side did
-    not understand, and asks for again, is said again."""
+    """Says its lines in order: each waits for its words or its moment. A line is said again where the agent
+    asks for it again."""
 
     def __init__(self, lines: tuple[Line, ...]) -> None:
         self._lines = list(lines)
         self._said: Line | None = None
-        self._interrupted = False  # the voice that is speaking
+        self._interrupted = False  # whether the voice that is speaking was interrupted
         self.misheard: list[str] = []
 
     @property
     def finished(self) -> bool:
-        """Everything has been said."""
+        """Whether every line has been said."""
         return not self._lines
 
     def hears(self, text: str) -> str | None:
-        """The answer to a whole utterance of the other side; None for none."""
+        """Returns the answer to a whole utterance of the agent, None for no answer."""
         words = set(words_of(text))
         if self._lines and not self._lines[0].butt_in_after_ms and words.issuperset(self._lines[0].to):
             return self._next()
@@ -113,7 +113,8 @@ class Persona:
         return None
 
     def hears_voice(self, speaking_ms: int) -> str | None:
-        """What to say over a voice that has been speaking for `speaking_ms`; None to let it speak."""
+        """Returns what to say over a voice that has been speaking for `speaking_ms`, None to let the voice go
+        on."""
         if not speaking_ms:
             self._interrupted = False
         if self._interrupted or not self._lines:

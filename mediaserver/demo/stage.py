@@ -1,10 +1,9 @@
-"""What the demo plays on: free ports, a scratch directory, the processes, and a receiver of webhooks."""
+"""Sets up what the demo needs: free ports, a scratch directory, the processes, and a receiver of webhooks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,28 +13,26 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientSession, ClientTimeout, web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.demo.speech import Speech, embedded
 from mediaserver.errors import LocalError
+from mediaserver.local_node import environment
 
 API_KEY = "demo-key"
 WEBHOOK_SECRET = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
-READY_S = 90
-"""Until the server is ready: on a machine with much else to do it takes a while."""
-STOP_S = 15
 
 Json = Mapping[str, Any]
 
 
 class StageError(LocalError):
-    """The demo could not be set up: the message says which part, and shows what it said."""
+    """The demo could not be set up: the message names the part that failed and shows its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Loopback ports that were free a moment ago."""
+    """Four loopback ports that were free a moment ago."""
 
     http: int
     sip: int
@@ -44,7 +41,7 @@ class Ports:
 
     @classmethod
     def choose(cls) -> Ports:
-        """Finds them."""
+        """Binds four free ports on 127.0.0.1, releases them and returns their numbers."""
         sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(4)]
         try:
             for each in sockets:
@@ -56,13 +53,14 @@ class Ports:
 
 
 def demo_config() -> Path:
-    """`config/demo.toml`: in the installed package, or in the checkout it is run from."""
+    """Returns the path of `config/demo.toml`, in the installed package or in the checkout."""
     installed = Path(str(files("mediaserver"))) / "config" / "demo.toml"
     return installed if installed.exists() else installed.parents[2] / "config" / "demo.toml"
 
 
 def write_config(directory: Path, ports: Ports, speech: Speech) -> Path:
-    """The demo's configuration on `ports`, with everything that it writes below `directory`."""
+    """Writes the demo's configuration for `ports`, with every path below `directory`; returns the file.
+    Raises `StageError`."""
     text = demo_config().read_text()
     text = embedded(text) if speech is Speech.EMBEDDED else text
     changes = {
@@ -83,14 +81,14 @@ def write_config(directory: Path, ports: Ports, speech: Speech) -> Path:
 
 
 class Receiver:
-    """Receives the demo's webhooks, and believes only signed ones."""
+    """Receives the demo's webhooks and accepts only signed ones; `seen` gets each event."""
 
     def __init__(self, seen: Callable[[Json], None]) -> None:
         self.received: list[Json] = []
         self._seen, self._verifier = seen, Webhook(WEBHOOK_SECRET)
 
     async def receive(self, request: web.Request) -> web.Response:
-        """POST /hook"""
+        """Handles `POST /hook`: 204 for a signed event, 401 for any other."""
         body = await request.text()
         try:
             event = self._verifier.verify(body, dict(request.headers))
@@ -101,13 +99,13 @@ class Receiver:
         return web.Response(status=204)
 
     def count(self, call_id: str) -> Mapping[str, int]:
-        """How many events of each type came for a call, in order of first arrival."""
+        """Returns how many events of each type came for a call, in order of first arrival."""
         types = [event["type"] for event in self.received if event["data"]["callTaskId"] == call_id]
         return {name: types.count(name) for name in dict.fromkeys(types)}
 
     @asynccontextmanager
     async def listening(self, port: int) -> AsyncIterator[Receiver]:
-        """Serves on loopback for as long as the context lasts."""
+        """Serves on 127.0.0.1 for as long as the context lasts."""
         app = web.Application()
         app.router.add_post("/hook", self.receive)
         runner = web.AppRunner(app, access_log=None)
@@ -120,7 +118,7 @@ class Receiver:
 
 
 class CalleeProcess:
-    """The called person (`mediaserver.demo.callee`) and what they report."""
+    """The process of the called person (`mediaserver.demo.callee`) and the events that it reports."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.events: list[Json] = []
@@ -128,27 +126,27 @@ class CalleeProcess:
         self._over = asyncio.Event()
 
     async def ready(self) -> None:
-        """Waits until the person is at the telephone."""
+        """Waits until the process can answer a call. Raises `StageError`."""
         while not any(event["event"] == "ready" for event in self.events):
             await self._read_one()
 
     async def follow(self, seen: Callable[[Json], None]) -> None:
-        """Reads reports until the person has hung up."""
+        """Reads events, each passed to `seen`, until the called person has hung up. Raises `StageError`."""
         while not self.ended:
             await self._read_one()
             seen(self.events[-1])
 
     @property
     def ended(self) -> Json | None:
-        """The closing report, once there is one."""
+        """The closing event, None until it comes."""
         return next((event for event in self.events if event["event"] == "ended"), None)
 
     def said(self) -> list[str]:
-        """Sentences spoken, in order."""
+        """Returns the sentences that the called person spoke, in order."""
         return [event["text"] for event in self.events if event["event"] == "said"]
 
     def heard(self) -> list[str]:
-        """Utterances understood, in order."""
+        """Returns what the called person understood of each utterance, in order."""
         return [event["text"] for event in self.events if event["event"] == "heard"]
 
     async def _read_one(self) -> None:
@@ -160,34 +158,8 @@ class CalleeProcess:
 
 
 @asynccontextmanager
-async def process(
-    *arguments: str, log: Path, stdout: int | None = None
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process of ours, ended with the context. What it logs goes to `log`."""
-    with log.open("wb") as file:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *arguments),
-            stdout=stdout or file,
-            stderr=file,
-            limit=1 << 20,
-            env=environment(),
-        )
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.terminate()
-            try:
-                async with asyncio.timeout(STOP_S):
-                    await child.wait()
-            except TimeoutError:
-                child.kill()
-                await child.wait()
-
-
-@asynccontextmanager
 async def client(port: int) -> AsyncIterator[ClientSession]:
-    """An API client of the demo company."""
+    """Opens an API client of the demo's company."""
     async with ClientSession(
         f"http://127.0.0.1:{port}",
         headers={"Authorization": f"Bearer {API_KEY}"},
@@ -196,28 +168,11 @@ async def client(port: int) -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
-    """Until /readyz says 200. Raises `StageError` with the end of the server's log."""
-    try:
-        async with asyncio.timeout(READY_S):
-            while server.returncode is None:
-                try:
-                    async with api.get("/readyz") as answer:
-                        if answer.status == 200:
-                            return
-                except ClientError:
-                    pass  # it does not listen yet
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        pass
-    raise StageError("the server did not become ready:\n" + log.read_text(errors="replace")[-2000:])
-
-
 async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]) -> None:
     """Runs a program of ours that prints how far it is ("3 of 7" as "3 7"). Raises `StageError` with what it
     wrote on standard error where it fails."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *arguments),
+        *(sys.executable, "-P", "-m", module, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment(),
@@ -237,14 +192,3 @@ async def told_by(module: str, *arguments: str, told: Callable[[int, int], None]
         if child.returncode is None:
             child.kill()
             await child.wait()
-
-
-def environment() -> Mapping[str, str]:
-    """Of every process of the demo: they share the kernels that are compiled."""
-    return {"NUMBA_CACHE_DIR": str(cache() / "kernels"), **os.environ}
-
-
-def cache() -> Path:
-    """What is kept from one demo to the next: the user's cache (XDG base directories)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "openline-mediaserver"

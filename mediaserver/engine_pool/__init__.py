@@ -1,1 +1,1 @@
-"""Speech engines and agents, chosen and shared between calls."""
+"""Chooses, starts and shares the speech engines and agents of calls."""

@@ -1,8 +1,8 @@
-"""`engine = "auto"`: the best recogniser and voice that are here for a language, and fast enough here.
+"""`engine = "auto"`: chooses the best recogniser and voice on this machine for a language that are fast
+enough.
 
-What could be taken is found as files (packages of the extra `local`, directories with models), tried once
-with what it costs in CPU time, and remembered for the life of the process. The rules are in docs/engines.md.
-"""
+Candidates are found as files (packages of the extra `local`, directories with models), tried once for their
+cost in CPU time, and the results kept for the life of the process. docs/engines.md has the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 from mediaserver.engine_pool.choice import EMBEDDED, Chosen, EngineChoice, embedded
 from mediaserver.engine_pool.needs import needs, not_understood
-from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial, try_voice, try_whisper
+from mediaserver.engine_pool.warm_up import RecognizerTrial, VoiceTrial, try_voice, try_whisper
 from mediaserver.models.places import PIPER, WHISPER, models_in, places
 from mediaserver.settings import Settings
 from mediaserver.settings.agent import AUTO
@@ -40,7 +40,7 @@ START_S: Final = 30.0
 """The longest that the process of a voice may take to start for its trial."""
 
 _WHISPER_MB: Final = 200
-"""What a recogniser needs beside twice its weights."""
+"""MiB that a recogniser needs besides twice its weights."""
 
 _VOICE_MB: Final = {"piper": 300, "kokoro": 600}
 _MB: Final = 1 << 20
@@ -48,8 +48,9 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine that could be taken. `title`: the model's name. `needs_mb`: memory. `problem`: why it cannot
-    be. `directory`: of a recogniser's model. `place`: where that lies, None for a package's."""
+    """An engine that could be chosen. `title`: the model's name; `needs_mb`: memory; `problem`: why the
+    engine cannot be chosen, "" where it can; `directory`: of a recogniser's model; `place`: where that
+    directory lies, None for a package's."""
 
     engine: EngineChoice
     title: str
@@ -59,41 +60,41 @@ class Candidate:
     place: Path | None = None
 
     def __str__(self) -> str:
-        """For those who may know where it lies."""
+        """Returns the title with the model's place, for readers who may know that place."""
         return self.title if self.place is None else f"{self.title} in {self.place}"
 
 
-class TryEars(Protocol):
-    """`mediaserver.engine_pool.warm_up.try_whisper`."""
+class TryRecognizer(Protocol):
+    """What measures a recogniser on this machine, such as `mediaserver.engine_pool.warm_up.try_whisper`."""
 
-    async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
-        """What a decode costs."""
+    async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
+        """Measures what a decode with the model in `directory` costs."""
 
 
 class TryVoice(Protocol):
-    """`mediaserver.engine_pool.warm_up.try_voice`."""
+    """What measures a voice on this machine, such as `mediaserver.engine_pool.warm_up.try_voice`."""
 
     async def __call__(self, voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
-        """What a second of speech costs."""
+        """Measures what a second of the voice's speech costs."""
 
 
 class Choosing:
-    """A `Chooser`. `places`: directories with models. `load` makes engines; `try_ears` and `try_voice`
-    measure them."""
+    """A `Chooser` that tries engines on this machine. `places`: directories with models; `load` makes
+    engines; `try_recognizer` and `try_voice` measure them."""
 
     def __init__(
         self,
         places: Sequence[Path],
         *,
         load: Callable[[str, str, Mapping[str, Any]], Any] = registry.load,
-        try_ears: TryEars = try_whisper,
+        try_recognizer: TryRecognizer = try_whisper,
         try_voice: TryVoice = try_voice,
     ) -> None:
         self._places = tuple(places)
         self._load = load
-        self._try_ears = try_ears
+        self._try_recognizer = try_recognizer
         self._try_voice = try_voice
-        self._ears: dict[str, EarsTrial] = {}
+        self._recognizers: dict[str, RecognizerTrial] = {}
         self._voices: dict[str, VoiceTrial] = {}
         self._held: list[ProcessVoice] = []
         self._promised: dict[str, int] = {}
@@ -101,31 +102,32 @@ class Choosing:
         self._one_at_a_time = asyncio.Lock()
 
     async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
-        """See `Chooser`. One at a time: a trial is not disturbed by the next."""
+        """Chooses the best engine for `wanted`, without the `refused` ones. One choice at a time, so that no
+        trial disturbs another's measurement."""
         async with self._one_at_a_time:
             await asyncio.to_thread(_without_avx)
-            find = self._find_ears if wanted.kind == "stt" else self._find_voice
+            find = self._find_recognizer if wanted.kind == "stt" else self._find_voice
             chosen = await find(wanted, refused)
         self._tell(chosen)
         return chosen
 
     async def release(self) -> None:
-        """Gives back the voices that were tried: who uses one has started it by now."""
+        """Closes the voices that were tried: a voice that is used has been started by its user."""
         held, self._held = self._held, []
         self._promised.clear()
         for voice in held:
             await voice.close()
 
-    # Ears ---------------------------------------------------------------------------------------------------
+    # Recognisers --------------------------------------------------------------------------------------------
 
-    async def _find_ears(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+    async def _find_recognizer(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
         languages = wanted.options["languages"]
-        candidates = await asyncio.to_thread(lambda: list(ear_candidates(self._places, languages)))
-        best: tuple[Candidate, EarsTrial] | None = None
-        slow: tuple[Candidate, EarsTrial] | None = None
+        candidates = await asyncio.to_thread(lambda: list(recognizer_candidates(self._places, languages)))
+        best: tuple[Candidate, RecognizerTrial] | None = None
+        slow: tuple[Candidate, RecognizerTrial] | None = None
         passed_over = []
-        for each in candidates:  # the smallest first: what is larger than a slow one is slower
-            trial = await self._ears_trial(each, refused)
+        for each in candidates:  # the smallest first: a model larger than a slow one is slower
+            trial = await self._recognizer_trial(each, refused)
             if trial.problem:
                 passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ms <= DECODE_MS:
@@ -134,13 +136,13 @@ class Choosing:
                 slow = (each, trial)
                 passed_over.append(f"{each}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}")
                 break
-        return self._settled_ears(wanted, best, slow, refused, passed_over=tuple(passed_over))
+        return self._settled_recognizer(wanted, best, slow, refused, passed_over=tuple(passed_over))
 
-    def _settled_ears(
+    def _settled_recognizer(
         self,
         wanted: EngineChoice,
-        best: tuple[Candidate, EarsTrial] | None,
-        slow: tuple[Candidate, EarsTrial] | None,
+        best: tuple[Candidate, RecognizerTrial] | None,
+        slow: tuple[Candidate, RecognizerTrial] | None,
         refused: Mapping[str, str],
         *,
         passed_over: tuple[str, ...],
@@ -156,20 +158,20 @@ class Choosing:
             return self._taken(wanted, *slow, reason, passed_over)
         return Chosen(wanted=wanted, engine=None, reason=nothing_hears(languages), passed_over=passed_over)
 
-    async def _ears_trial(self, each: Candidate, refused: Mapping[str, str]) -> EarsTrial:
+    async def _recognizer_trial(self, each: Candidate, refused: Mapping[str, str]) -> RecognizerTrial:
         identity = each.engine.identity
         problem = each.problem or refused.get(identity, "")
         if problem:
-            return EarsTrial(problem=problem)
-        if identity not in self._ears:
+            return RecognizerTrial(problem=problem)
+        if identity not in self._recognizers:
             short = await asyncio.to_thread(self._short, each, own=True)
             if short:
-                return EarsTrial(problem=short)
-            assert each.directory is not None  # a recogniser's candidate has one
-            self._ears[identity] = await self._try_ears(
+                return RecognizerTrial(problem=short)
+            assert each.directory is not None  # a recogniser's candidate always has one
+            self._recognizers[identity] = await self._try_recognizer(
                 each.directory, window_s=WINDOW_S, compute_type=COMPUTE_TYPE
             )
-        return self._ears[identity]
+        return self._recognizers[identity]
 
     # Voices -------------------------------------------------------------------------------------------------
 
@@ -216,8 +218,8 @@ class Choosing:
         return self._voices[identity]
 
     async def _tried(self, each: Candidate, *, language: str, callers: int) -> VoiceTrial:
-        """Starts the voice and listens to it; it is kept until `release`, so that whoever takes it finds its
-        process running."""
+        """Starts the voice and measures it. The voice is kept until `release`, so that its first user
+        finds the process running."""
         try:
             voice = cast(ProcessVoice, self._load("tts", each.engine.name, each.engine.options))
             self._held.append(voice)
@@ -229,13 +231,13 @@ class Choosing:
             return VoiceTrial(problem=f"not started in {START_S:.0f} s")
         return await self._try_voice(voice, language=language, callers=callers)
 
-    # Both ---------------------------------------------------------------------------------------------------
+    # Recognisers and voices ---------------------------------------------------------------------------------
 
     def _taken(
         self,
         wanted: EngineChoice,
         each: Candidate,
-        trial: EarsTrial | VoiceTrial,
+        trial: RecognizerTrial | VoiceTrial,
         reason: str,
         passed_over: tuple[str, ...],
     ) -> Chosen:
@@ -245,20 +247,21 @@ class Choosing:
             engine=each.engine,
             title=each.title,
             reason=reason,
-            cpu_ms=trial.cpu_ms if isinstance(trial, EarsTrial) else 0.0,
+            cpu_ms=trial.cpu_ms if isinstance(trial, RecognizerTrial) else 0.0,
             cpu_ratio=trial.cpu_ratio if isinstance(trial, VoiceTrial) else 0.0,
             passed_over=passed_over,
         )
 
     def _short(self, each: Candidate, *, own: bool) -> str:
-        """Why there is no memory for it, "" where there is; what was chosen and is not loaded yet counts."""
+        """Returns why there is too little memory for a candidate, "" where there is enough. Engines that were
+        chosen and are not loaded yet count."""
         free = free_mb(own=own) - sum(self._promised.values())
         if free >= each.needs_mb:
             return ""
         return f"needs {each.needs_mb} MB of memory, {max(0, free)} are free"
 
     def _tell(self, chosen: Chosen) -> None:
-        """Once for each outcome."""
+        """Logs each outcome once."""
         if str(chosen) in self._told:
             return
         self._told.add(str(chosen))
@@ -275,14 +278,14 @@ class Choosing:
         log.info("engine chosen", extra={**fields, "engine": chosen.engine.name, **figures})
 
 
-def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator[Candidate]:
-    """Recognisers that know all of `languages`, the smallest first. It reads files: not for the event
+def recognizer_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator[Candidate]:
+    """Yields recognisers that know all of `languages`, the smallest first. Reads files: not for the event
     loop."""
     here = [each for each in models_in(places) if each.engine == WHISPER]
     known = sorted((each for each in here if all(map(each.speaks, languages))), key=lambda each: each.size)
     if _english(languages):
         found = local_weights.examined(local_weights.WHISPER)
-        whisper = EngineChoice("stt", WHISPER, {})  # its weights where no model is named
+        whisper = EngineChoice("stt", WHISPER, {})  # without a `model`, the weights of the extra
         needs_mb = _whisper_mb(_size(found.weights))
         directory = (found.directory or Path()) / "model"
         yield Candidate(whisper, found.weights.name, needs_mb, found.problem, directory)
@@ -299,7 +302,7 @@ def ear_candidates(places: Sequence[Path], languages: Sequence[str]) -> Iterator
 
 
 def voice_candidates(places: Sequence[Path], language: str) -> Iterator[Candidate]:
-    """Voices that speak `language`, the best first. It reads files: not for the event loop."""
+    """Yields voices that speak `language`, the best first. Reads files: not for the event loop."""
     for each in models_in(places):
         if each.engine == PIPER and each.file is not None and each.speaks(language):
             engine = EngineChoice("tts", PIPER, {"model": str(each.file)})
@@ -311,14 +314,14 @@ def voice_candidates(places: Sequence[Path], language: str) -> Iterator[Candidat
 
 
 def hearing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """For `settings.load`: what nothing on this machine understands, as (key, reason). It looks at files and
-    tries nothing; it reads them: not for the event loop."""
+    """Yields (key, reason) for what no recogniser on this machine understands, for `settings.load`. Reads
+    files and tries no engine: not for the event loop."""
     yield from unheard_agents(settings)
     yield from unheard_files(settings)
 
 
 def unheard_files(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Where no engine of `speech.stt` knows the language of the files, that of `speech`."""
+    """Yields a problem where no engine of `speech.stt` knows `speech.language`."""
     languages, chain = [settings.speech.language], settings.speech.stt.chain
     reasons = []
     for each in chain:
@@ -331,7 +334,7 @@ def unheard_files(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def unheard_agents(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Agents whose callers nothing understands."""
+    """Yields a problem for each agent whose callers no recogniser understands."""
     directories = places(Path(settings.server.data_dir))
     for place, agent in enumerate(settings.agents):
         hearing, _ = needs(agent)
@@ -343,15 +346,15 @@ def unheard_agents(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _nothing_here(directories: Sequence[Path], languages: Sequence[str]) -> str:
-    """That no recogniser here knows `languages`, "" where one does."""
-    candidates = list(ear_candidates(directories, languages))
+    """Returns why no recogniser on this machine knows `languages`, "" where one does."""
+    candidates = list(recognizer_candidates(directories, languages))
     if not all(each.problem for each in candidates):
         return ""
     return nothing_hears(languages, [f"{each}: {each.problem}" for each in candidates])
 
 
 def nothing_hears(languages: Sequence[str], passed_over: Sequence[str] = ()) -> str:
-    """What an agent is told that nobody here understands."""
+    """Returns the reason and the advice for an agent whose languages no recogniser understands."""
     spoken = ", ".join(languages)
     if _english(languages):
         advice = f"{local_weights.INSTALL}, or mediaserver models get whisper-base.en"
@@ -374,13 +377,13 @@ def _english(languages: Sequence[str]) -> bool:
     return all(each.lower().partition("-")[0] == "en" for each in languages)
 
 
-def _decode(trial: EarsTrial) -> str:
+def _decode(trial: RecognizerTrial) -> str:
     return f"a decode of 3 s takes {trial.cpu_ms:.0f} ms of CPU"
 
 
 @cache
 def _without_avx() -> str:
-    """A word on why an x86 CPU is slow."""
+    """Returns a remark for an x86 CPU without AVX, which is slow; "" for any other."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

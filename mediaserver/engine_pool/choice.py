@@ -1,4 +1,4 @@
-"""Which engines an agent is made of: by name, or "auto" until the best one that is here was chosen."""
+"""The engines that an agent is made of: by name, or "auto" until the best one is chosen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mediaserver.settings.agent import AUTO
-from pipeline.call_progress.answer_detection import TALK_TO_ALL, LineSettings
+from pipeline.call_progress.answer_detection import TALK_TO_ALL
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.errors import boundary
 from pipeline.settings import SessionSettings
 
@@ -18,8 +19,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """One engine of one agent, by name, with the options given to it; those of "auto" say what is needed:
-    `languages`, and of a recogniser whether `grammar` would do and whether it is for `files`."""
+    """One engine by its name and options. Options of "auto" are needs: `languages`, and for a recogniser
+    whether a `grammar` of answers is enough and whether it is for `files`."""
 
     kind: str
     name: str
@@ -27,7 +28,7 @@ class EngineChoice:
 
     @property
     def identity(self) -> str:
-        """Equal for choices that may share an instance."""
+        """Text that is equal for choices which may share an instance."""
         return json.dumps([self.kind, self.name, self.options], sort_keys=True, default=str)
 
 
@@ -35,28 +36,27 @@ EMBEDDED: Final = {
     "stt": EngineChoice("stt", "pocketsphinx", {}),
     "tts": EngineChoice("tts", "espeak-ng", {}),
 }
-"""What comes with the server: it needs no network and no weights."""
+"""The engines that come with the server: without network and weights."""
 
 UNSURE: Final[Mapping[str, Mapping[str, Any]]] = {"pocketsphinx": {"min_confidence": 0.0}}
-"""Recognisers that tell whoever sent a file even what they are unsure of, by name."""
+"""Options of recognisers for files, by name: the sender of a file gets unsure words too."""
 
 
 def for_files(engine: EngineChoice) -> EngineChoice:
-    """`engine` as files are heard with. Pocketsphinx, having options of its own, has a process of its own: a
-    long file does not keep a caller waiting."""
+    """Returns `engine` with the options for uploaded files. For pocketsphinx they differ from those for
+    calls, so it gets a process of its own, and a long file does not keep a caller waiting."""
     return replace(engine, options={**UNSURE.get(engine.name, {}), **engine.options})
 
 
 def embedded(wanted: EngineChoice) -> EngineChoice:
-    """What comes with the server for an "auto"."""
+    """Returns the engine that comes with the server, for an "auto"."""
     engine = EMBEDDED[wanted.kind]
     return for_files(engine) if wanted.options.get("files") else engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """What one agent is made of. The fallbacks are asked in order when what goes before them fails in a
-    call."""
+    """The engines of one agent. Fallbacks are used in order, when the engine before them fails in a call."""
 
     agent_id: str
     agent: EngineChoice
@@ -65,21 +65,21 @@ class AgentChoice:
     stt_fallback: tuple[EngineChoice, ...] = ()
     tts_fallback: tuple[EngineChoice, ...] = ()
     session: SessionSettings
-    line: LineSettings = TALK_TO_ALL
+    line: AnswerDetectionSettings = TALK_TO_ALL
     turn_model: str = ""
 
     @property
     def engines(self) -> tuple[EngineChoice, ...]:
-        """Those that the agent cannot do without."""
+        """The engines that the agent cannot do without."""
         return (self.agent, self.stt, self.tts)
 
     @property
     def all_engines(self) -> tuple[EngineChoice, ...]:
-        """Those and what stands behind them."""
+        """The engines that the agent cannot do without, and its fallbacks."""
         return self.engines + self.stt_fallback + self.tts_fallback
 
     def settled(self, chosen: Callable[[EngineChoice], EngineChoice]) -> AgentChoice:
-        """The same with what was `chosen` in the place of each "auto", no engine twice."""
+        """Returns the choice with each "auto" replaced by what `chosen` gives, and no engine twice."""
         stt, *stt_behind = unique(map(chosen, (self.stt, *self.stt_fallback)))
         tts, *tts_behind = unique(map(chosen, (self.tts, *self.tts_fallback)))
         return replace(self, stt=stt, tts=tts, stt_fallback=tuple(stt_behind), tts_fallback=tuple(tts_behind))
@@ -87,9 +87,11 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What "auto" became. `engine` None: nothing here will do, and `reason` says what to install. `title`:
-    the model's name. `cpu_ms`: of a recogniser's decode of 3 s; `cpu_ratio`: of a voice, seconds of CPU for a
-    second of speech; 0: not measured. `passed_over`: what would have been better, and why it is not taken."""
+    """What an "auto" became. `engine` None: nothing on this machine will do, and `reason` says what to
+    install.
+
+    `title`: the model's name. `cpu_ms`: of a recogniser's decode of 3 s; `cpu_ratio`: of a voice, seconds of
+    CPU per second of speech; 0: not measured. `passed_over`: better engines, and why they are not used."""
 
     wanted: EngineChoice
     engine: EngineChoice | None
@@ -100,12 +102,12 @@ class Chosen:
     passed_over: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Returns one line for a log or a terminal."""
         return f"{self._for}, {'; '.join((self.reason, *self.passed_over))}"
 
     @property
     def public(self) -> str:
-        """The same for anybody who asks: it names no directory of this machine."""
+        """One line for readers without a key: it names no directory of this machine."""
         return ", ".join(filter(None, (self._for, self.title)))
 
     @property
@@ -117,29 +119,30 @@ class Chosen:
 
 
 class Chooser(Protocol):
-    """Finds an engine for an "auto"."""
+    """Chooses an engine for each "auto"."""
 
     async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
-        """The best engine for `wanted`. `refused`: those that did not start, by identity, and why."""
+        """Returns the best engine for `wanted`. `refused`: why engines did not start, by their identity."""
 
     async def release(self) -> None:
-        """Lets go of what was tried and is not needed any more."""
+        """Closes what was started for trials and is no longer needed."""
 
 
 def unique(choices: Iterable[EngineChoice]) -> list[EngineChoice]:
-    """`choices` without the second of equal ones."""
+    """Returns `choices` without repeated ones."""
     return list({choice.identity: choice for choice in choices}.values())
 
 
 class AutoEngines:
-    """What each "auto" of a server became. Without a `chooser` it is what comes with the server."""
+    """What each "auto" of a server became. Without a `chooser` an "auto" becomes the engine that comes with
+    the server."""
 
     def __init__(self, chooser: Chooser | None) -> None:
         self._chooser = chooser
         self._chosen: dict[str, Chosen] = {}
 
     async def choose(self, wanted: Iterable[EngineChoice], refused: Mapping[str, str]) -> None:
-        """Finds an engine for each of `wanted`; see `Chooser`. One that cannot be looked for has none, and
+        """Chooses an engine for each of `wanted`. A choice that fails leaves its "auto" without an engine and
         does not stop the server."""
         if self._chooser is None:
             return
@@ -151,22 +154,23 @@ class AutoEngines:
                 self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
 
     async def release(self) -> None:
-        """See `Chooser`."""
+        """Closes what the chooser started for trials and no longer needs."""
         if self._chooser is not None:
             await self._chooser.release()
 
     def resolved(self, choice: EngineChoice) -> EngineChoice:
-        """What an "auto" became, itself where nothing was found yet; any other choice itself."""
+        """Returns the engine that an "auto" became; `choice` itself for any other choice, and where nothing
+        was found yet."""
         if self._chooser is None and choice.name == AUTO:
             return embedded(choice)
         chosen = self._chosen.get(choice.identity)
         return chosen.engine if chosen is not None and chosen.engine is not None else choice
 
     def chosen(self, written: Iterable[EngineChoice]) -> list[Chosen]:
-        """What those of `written` became, each once."""
+        """Returns what the "auto" choices among `written` became, each once."""
         return [self._chosen[each.identity] for each in unique(written) if each.identity in self._chosen]
 
     @property
     def unmet(self) -> Mapping[str, str]:
-        """Why nothing was found, by identity of the "auto"."""
+        """Why no engine was found, by the identity of the "auto"."""
         return {name: each.reason for name, each in self._chosen.items() if each.engine is None}

@@ -1,4 +1,4 @@
-"""What an agent asks of the engines that "auto" chooses."""
+"""What an agent needs of the engines that "auto" chooses."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from mediaserver.settings.agent import AgentSettings, EngineSettings
 
 
 def needs(agent: AgentSettings) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What "auto" must find for an agent: ears that know all its languages, a voice for the first of them."""
+    """Returns the needs of an agent: a recogniser of all its languages, and a voice for the first of them."""
     spoken = languages(agent)
     return {"languages": spoken, "grammar": _expects(agent)}, {"languages": spoken[:1]}
 
 
 def languages(agent: AgentSettings) -> list[str]:
-    """What the agent speaks, its own language first."""
+    """Returns the languages that the agent speaks, its own first."""
     changes = {str(step.get("language") or "") for _, step in steps(agent)}
     chosen = () if agent.llm is None else agent.llm.languages
     return [agent.language, *sorted({*changes, *chosen} - {"", agent.language})]
 
 
 def _expects(agent: AgentSettings) -> bool:
-    """Whether the agent's questions say what can be answered, one of them at least; nobody waits for the
-    answer of one that asks nothing."""
+    """Whether a question of the agent says what can be answered, or the agent asks none, so that no answer is
+    waited for."""
     asked = [step for _, step in steps(agent) if step.get("expect") or step.get("answers")]
     return agent.script is not None and (not asked or any(map(_has_grammar, asked)))
 
@@ -37,15 +37,15 @@ def _has_grammar(step: Mapping[str, Any]) -> bool:
 
 
 def steps(agent: AgentSettings) -> list[tuple[int, Mapping[str, Any]]]:
-    """The steps of the agent's script that can be read, with their places."""
+    """Returns the readable steps of the agent's script with their positions."""
     steps = [] if agent.script is None else agent.script.get("step", ())
     listed = steps if isinstance(steps, list | tuple) else ()
     return [(place, step) for place, step in enumerate(listed) if isinstance(step, Mapping)]
 
 
 def not_understood(engine: EngineSettings, languages: Iterable[str], whose: str = "the language is") -> str:
-    """Why a recogniser by name does not know all of `languages`, "" where it may. `whose` they are is said
-    with them."""
+    """Returns why a named recogniser does not know all of `languages`, "" where it may. `whose` introduces
+    the languages in the reason."""
     unknown = ", ".join(each for each in sorted(languages) if each.lower().split("-")[0] != "en")
     if engine.engine == "pocketsphinx" and unknown:
         return f"pocketsphinx understands English only, {whose} {unknown}: use another engine"

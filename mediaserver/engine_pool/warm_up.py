@@ -1,5 +1,5 @@
-"""What an engine costs on this machine, measured before anybody calls: CPU time, so that other work going on
-beside it changes nothing. Every measurement ends in bounded time."""
+"""Measures what an engine costs on this machine before the first call, in CPU time, so that other work on the
+machine does not matter. Every measurement ends in bounded time."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from pipeline.confinement.confined_process import close_pipes, how_it_ended, sta
 from pipeline.errors import EngineError
 from pipeline.tts.subprocess_voice import ProcessVoice
 
-EARS_S: Final = 25.0
-"""The longest that a recogniser is tried: the first import of its libraries included."""
+RECOGNIZER_S: Final = 25.0
+"""The longest trial of a recogniser, in seconds, the first import of its libraries included."""
 
 VOICE_S: Final = 10.0
-"""The longest that a voice is listened to; its start has a bound of its own."""
+"""The longest trial of a voice, in seconds; its start has a limit of its own."""
 
 TEXT: Final = "21, 22, 23, 24."
-"""Figures are read in any language: 3 to 5 s of speech."""
+"""The text of the trial: figures are read in any language, 3 to 5 s of speech."""
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class EarsTrial:
-    """`cpu_ms` of a decode of 3 s, by one thread; `problem`: why there is none."""
+class RecognizerTrial:
+    """A recogniser's trial. `cpu_ms`: CPU time of a decode of 3 s by one thread; `problem`: why there was
+    none."""
 
     cpu_ms: float = 0.0
     problem: str = ""
@@ -39,33 +40,36 @@ class EarsTrial:
 
 @dataclass(frozen=True, slots=True)
 class VoiceTrial:
-    """`cpu_ratio`: seconds of CPU for a second of speech, for each of the callers while all of them wait;
-    `problem`: why there is none."""
+    """A voice's trial. `cpu_ratio`: seconds of CPU per second of speech, for each of the callers while all of
+    them wait; `problem`: why there was none."""
 
     cpu_ratio: float = 0.0
     problem: str = ""
 
 
-async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
-    """Decodes with the model in `directory`, in a process that ends with it."""
+async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
+    """Measures a decode with the model in `directory`, in a process that ends with the trial."""
     arguments = (str(directory), str(window_s), compute_type)
     try:
-        async with asyncio.timeout(EARS_S), _running("pipeline.stt.whisper.trial", *arguments) as process:
+        async with (
+            asyncio.timeout(RECOGNIZER_S),
+            _running("pipeline.stt.whisper.trial", *arguments) as process,
+        ):
             written, _ = await process.communicate()
             status = await process.wait()
     except TimeoutError:
-        return EarsTrial(problem=f"no decode in {EARS_S:.0f} s")
+        return RecognizerTrial(problem=f"no decode in {RECOGNIZER_S:.0f} s")
     except OSError as error:
-        return EarsTrial(problem=f"its trial does not start: {error.strerror or error}")
+        return RecognizerTrial(problem=f"its trial does not start: {error.strerror or error}")
     try:
         read = json.loads(written.decode().splitlines()[-1])
-        return EarsTrial(float(read.get("cpu_ms", 0.0)), str(read.get("problem", "")))
+        return RecognizerTrial(float(read.get("cpu_ms", 0.0)), str(read.get("problem", "")))
     except (ValueError, IndexError):
-        return EarsTrial(problem=how_it_ended(status))
+        return RecognizerTrial(problem=how_it_ended(status))
 
 
 async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> VoiceTrial:
-    """What the started `voice` takes for `callers` at once; each of them waits for all of it."""
+    """Measures the started `voice` with `callers` at once, each of whom waits for all of the speech."""
     before_s = await asyncio.to_thread(cpu_s, voice.pid)
     try:
         async with asyncio.timeout(VOICE_S):
@@ -81,7 +85,7 @@ async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> Voic
 
 
 def cpu_s(pid: int | None) -> float:
-    """CPU time that a process has used, 0 for one that is not there."""
+    """Returns the CPU time in seconds that a process has used, 0 for one that does not exist."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -98,7 +102,7 @@ async def _spoken_s(voice: ProcessVoice, language: str) -> float:
 
 @asynccontextmanager
 async def _running(module: str, *arguments: str) -> AsyncIterator[Process]:
-    """The process, ended with the block whatever it does."""
+    """Runs a process for the length of the block, and kills it then."""
     process = await start_confined(module, *arguments, stdin=DEVNULL, stderr=DEVNULL)
     try:
         yield process

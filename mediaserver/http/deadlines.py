@@ -1,10 +1,10 @@
-"""How long a client may take over its part of HTTP, without sockets and clocks.
+"""Deadlines of an HTTP connection: how long a client may take over a request and its response. No clock, no
+I/O.
 
-A head is due within a time. A body must come at a rate, once it has had a moment to begin: who is slow and
-honest is waited for, who sends an octet now and then is not, and time in which we do not read is nobody's
-fault. An answer must be read at some rate too. A connection that waits for its next request, a long poll and
-a WebSocket are not looked at: they cost a descriptor, which is counted elsewhere.
-"""
+A request head is due within a time. A body must arrive at a rate, after a grace period; time in which the
+server does not read is not counted. A response must be read at a rate too. Connections that wait for their
+next request, long polls and WebSockets have no deadline: they cost a descriptor, and
+`mediaserver.admission.descriptors` counts those."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CLOSING_S: Final = 10.0
 
 
 class Stage(enum.Enum):
-    """Whose turn it is."""
+    """What a connection waits for, and from which side."""
 
-    HEAD = "head"  # the client's: a head was begun, or is the first
-    IDLE = "idle"  # the client's, who need not
-    REQUEST = "request"  # ours; the body may still be coming
+    HEAD = "head"  # waits for the client: a head has begun, or is the first
+    IDLE = "idle"  # waits for the client's next request, without a deadline
+    REQUEST = "request"  # waits for the server; the body may still be arriving
 
 
 class Overdue(enum.Enum):
-    """What the client has not done in time."""
+    """What the client did not do in time."""
 
     HEAD = "head"
     BODY = "body"
@@ -34,8 +34,8 @@ class Overdue(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HttpPatience:
-    """Seconds for a head, for the beginning of a body, octets a second from then on, and seconds in which
-    nothing of an answer is taken."""
+    """The limits: `head_s` for a head; `body_s` for a body, plus a second for every `body_bytes_per_s`
+    received; `answer_s` in which the client takes nothing of a response."""
 
     head_s: float
     body_s: float
@@ -45,9 +45,9 @@ class HttpPatience:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A connection as it is looked at. `body`: octets of it that have come, None where all of it has, or
-    there is none. `reading`: whether we take more. `unread`: octets of the answer that the client has not
-    acknowledged."""
+    """The state of a connection at a check. `body`: octets of the body received, None where all of it has
+    arrived or there is none; `reading`: whether the server reads more; `unread`: octets of the response that
+    the client has not acknowledged."""
 
     body: int | None
     reading: bool
@@ -56,7 +56,7 @@ class Progress:
 
 
 class HttpDeadlines:
-    """The deadlines of one connection, taken at `now`."""
+    """Checks one connection's deadlines, from loop time `now` on."""
 
     __slots__ = ("_looked_at", "_patience", "_since", "_stage", "_unread", "_unread_since", "_waited_s")
 
@@ -65,25 +65,25 @@ class HttpDeadlines:
         self._stage = Stage.HEAD
         self._since = now
         self._looked_at = now
-        self._waited_s = 0.0  # for the body
+        self._waited_s = 0.0  # of waiting for the body
         self._unread = 0
         self._unread_since = now
 
     def octets(self, now: float) -> None:
-        """Something came: where nothing was under way, a head begins."""
+        """Notes that octets arrived: on an idle connection a head begins with them."""
         if self._stage is Stage.IDLE:
             self._stage, self._since = Stage.HEAD, now
 
     def request(self, now: float) -> None:
-        """A head is whole."""
+        """Notes that a request head is complete: its body is due from `now` on."""
         self._stage, self._looked_at, self._waited_s = Stage.REQUEST, now, 0.0
 
     def answered(self) -> None:
-        """The request has been dealt with; its answer may still be on its way."""
+        """Notes that the request is handled; its response may still be in transit."""
         self._stage = Stage.IDLE
 
     def overdue(self, now: float, progress: Progress) -> Overdue | None:
-        """What is late, with the connection as `progress` tells."""
+        """Returns the deadline that the client has missed, None where it has missed none."""
         elapsed_s, self._looked_at = now - self._looked_at, now
         if self._unread_for(now, progress.unread) > (
             CLOSING_S if progress.closing else self._patience.answer_s

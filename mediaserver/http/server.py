@@ -1,9 +1,9 @@
-"""The HTTP server: aiohttp behind our own accept loop, caps and deadlines.
+"""The HTTP server: aiohttp behind an accept loop, connection limits and deadlines of this server's own.
 
-aiohttp waits for a head as long as a connection may idle, for a body and for the reader of an answer for
-ever, and takes every connection that there is a descriptor for. `Connection` stands between a socket and
-aiohttp's protocol and lets neither side notice; `HttpServer` is the door that listeners knock at.
-"""
+aiohttp waits for a head as long as a connection may idle, waits without limit for a body and for the reader
+of a response, and accepts connections until there is no descriptor left. `Connection` stands between a socket
+and aiohttp's protocol, unnoticed by either; `HttpServer` is the `sip.stack.listening.Door` of the
+listeners."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from sip.stack.listening import DESCRIPTORS, StreamListener, bind_streams
 log = logging.getLogger(__name__)
 
 URL_LIMIT: Final = 64 * 1024
-"""Bytes of a request line: LiveKit's SDKs put the participant token and their first offer into it."""
+"""The most bytes of a request line: LiveKit's SDKs put the participant token and their first offer into
+it."""
 
 KEEP_ALIVE_S: Final = 75.0
-"""Of a connection between two requests."""
+"""How long a connection may idle between two requests."""
 
 ANSWER_S: Final = 60.0
-"""Without any of an answer taken, its client is gone, or wants to keep it."""
+"""How long a client may take nothing of a response before the connection is closed."""
 
 SHUTDOWN_S: Final = 2.0
 
 CHECK_S: Final = 1.0
-"""How often a connection is looked at."""
+"""How often a connection's deadlines are checked."""
 
 RETRY_AFTER_S: Final = 2
 
@@ -51,13 +52,14 @@ REASONS: Final = {
     "all": "The server has too many connections",
     "address": "Too many connections from this address",
 }
-"""Why a connection is refused, for the log and for who is refused."""
+"""Why a connection is refused, for the log and for the client."""
 
 SLOW: Final = "The request did not arrive in time"
 
 
 class Connection(asyncio.Protocol):
-    """One connection: passes everything on to `inner`, aiohttp's protocol, and sees to the deadlines."""
+    """One connection: passes every event on to `inner`, aiohttp's protocol, and enforces the deadlines.
+    `host`: the address that the connection counts for."""
 
     def __init__(self, server: HttpServer, inner: web.RequestHandler, host: str) -> None:
         self.host = host
@@ -66,49 +68,49 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._deadlines = HttpDeadlines(server.patience, self._loop.time())
         self._request: web.BaseRequest | None = None
-        self._began = False  # octets of a head have come that is not whole
+        self._began = False  # whether a part of a head has arrived
 
     # asyncio's side -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.BaseProtocol`."""
+        """Passes the transport to aiohttp and starts checking the deadlines."""
         self._transport = cast(asyncio.Transport, transport)
         self.inner.connection_made(transport)
         self._check = self._loop.call_later(CHECK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.BaseProtocol`."""
+        """Passes the loss to aiohttp and the server, and stops checking the deadlines."""
         self._check.cancel()
         self.inner.connection_lost(exc)
         self._server.lost(self)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
+        """Passes received octets to aiohttp and to the deadlines."""
         self._began = True
         self._deadlines.octets(self._loop.time())
         self.inner.data_received(data)
 
     def eof_received(self) -> None:
-        """See `asyncio.Protocol`."""
+        """Passes the client's end of stream to aiohttp."""
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
+        """Passes the transport's flow control to aiohttp: its buffer is full."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """See `asyncio.BaseProtocol`."""
+        """Passes the transport's flow control to aiohttp: its buffer has room again."""
         self.inner.resume_writing()
 
     # aiohttp's side -----------------------------------------------------------------------------------------
 
     def requested(self, request: web.BaseRequest) -> None:
-        """A head is whole, and its request is being dealt with."""
+        """Notes that aiohttp has a complete head and handles `request`."""
         self._request, self._began = request, False
         self._deadlines.request(self._loop.time())
 
     def answered(self) -> None:
-        """It has been."""
+        """Notes that aiohttp has handled the request."""
         self._request = None
         self._deadlines.answered()
 
@@ -124,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self, overdue: Overdue) -> None:
         if overdue is Overdue.BODY and self._request is not None:
-            self._request.content.set_exception(TooSlow(SLOW))  # whoever reads it answers
+            self._request.content.set_exception(TooSlow(SLOW))  # the handler that reads the body answers
         elif overdue is Overdue.HEAD and not self._transport.is_closing():
             if self._began:
                 self._transport.write(_answer("408 Request Timeout", SLOW))
@@ -144,8 +146,8 @@ class Connection(asyncio.Protocol):
 
 
 class HttpServer:
-    """Serves `app` on `settings.http`. Connections get no descriptor from `ceiling` on. `refused` and
-    `late` are told why a connection was refused and which deadline one has missed."""
+    """Serves `app` on `settings.http`. No connection is accepted on a descriptor from `ceiling` on. `refused`
+    gets the reason why a connection was refused, `late` the deadline that one has missed."""
 
     def __init__(
         self,
@@ -181,7 +183,7 @@ class HttpServer:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> list[str]:
-        """Listens; gives the addresses. Raises OSError."""
+        """Listens; returns the addresses as "host:port". Raises OSError."""
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
@@ -189,7 +191,7 @@ class HttpServer:
 
         async def handled(request: web.BaseRequest) -> web.StreamResponse:
             connection = self._connections.get(request.protocol)
-            if connection is None:  # it was lost in the same moment
+            if connection is None:  # the connection was lost in the same moment
                 return await handle(request)
             connection.requested(request)
             try:
@@ -205,7 +207,7 @@ class HttpServer:
         return [f"{each.address[0]}:{each.address[1]}" for each in self._listeners]
 
     async def close(self) -> None:
-        """Takes nobody any more, lets the requests under way end for a moment, and closes."""
+        """Stops listening, lets requests in progress end for up to `SHUTDOWN_S` seconds, and closes."""
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*self._taking, return_exceptions=True)
@@ -214,7 +216,7 @@ class HttpServer:
     # The door -----------------------------------------------------------------------------------------------
 
     def refusal(self, host: str) -> str:
-        """See `sip.stack.listening.Door`."""
+        """Returns why a connection from `host` is refused, a key of `REASONS`; "" where it is accepted."""
         if len(self._connections) >= self._most:
             return "all"
         if self._hosts[subscriber(parsed(host))] < self._most_per_address or self._is_proxy(host):
@@ -222,9 +224,9 @@ class HttpServer:
         return "address"
 
     def take(self, connection: socket.socket, host: str) -> None:
-        """See `sip.stack.listening.Door`."""
+        """Serves an accepted connection from `host`."""
         server = self._runner.server
-        assert server is not None  # it is there before the listeners
+        assert server is not None  # set before the listeners start
         client = subscriber(parsed(host))
         self._hosts[client] += 1
         made = Connection(self, server(), client)
@@ -235,24 +237,24 @@ class HttpServer:
         task.add_done_callback(self._taking.discard)
 
     def turn_away(self, connection: socket.socket, reason: str) -> None:
-        """See `sip.stack.listening.Door`."""
+        """Answers a refused connection with 503 and Retry-After; the listener closes it."""
         self._tell_refused(reason)
         answer = _answer("503 Service Unavailable", REASONS[reason], f"Retry-After: {RETRY_AFTER_S}\r\n")
         try:
             connection.send(answer)
             connection.shutdown(socket.SHUT_WR)
-            connection.recv(URL_LIMIT)  # what is left unread would take the answer back with it
+            connection.recv(URL_LIMIT)  # unread octets would reset the connection
         except OSError:
-            pass  # it is gone already, or has said nothing yet
+            pass  # the client has disconnected, or has sent nothing yet
 
     # For `Connection` ---------------------------------------------------------------------------------------
 
     def overdue(self, what: Overdue) -> None:
-        """A connection has missed a deadline."""
+        """Counts a missed deadline of a connection."""
         self._tell_late(what.value)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is over."""
+        """Forgets a connection that ended, and frees its place in the limits."""
         if self._connections.pop(connection.inner, None) is not None:
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:

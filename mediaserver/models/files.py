@@ -1,8 +1,7 @@
-"""Directories of fetched models: complete ones only, each with a manifest that says where it is from."""
+"""Directories of fetched models: complete ones only, each with a manifest of its source."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,9 +12,7 @@ from typing import Any, Final
 from mediaserver.errors import MediaServerError
 
 MANIFEST: Final = "mediaserver-model.json"
-"""In a fetched directory: where it is from, and the hash of every file."""
-
-_BLOCK: Final = 1 << 20
+"""The file in a fetched directory with its source, and the hash of every file."""
 
 
 class ModelError(MediaServerError):
@@ -24,7 +21,7 @@ class ModelError(MediaServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What was fetched. `files`: sha256 by path."""
+    """A fetched model. `files`: SHA-256 by path."""
 
     repository: str
     revision: str
@@ -33,21 +30,13 @@ class Fetched:
 
 
 def installed(into: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The models in `into`: name of the directory, and its manifest."""
+    """Yields the models in `into`: name of the directory, and its manifest."""
     for manifest in sorted(into.glob(f"*/{MANIFEST}")):
         yield manifest.parent.name, json.loads(manifest.read_text())
 
 
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def settle(part: Path, fetched: Fetched) -> None:
-    """The complete directory takes its place, without what another revision left in it."""
+    """Puts the complete directory `part` in its place, without files that another revision left in it."""
     shutil.rmtree(part / ".cache", ignore_errors=True)  # huggingface_hub's notes on what it was fetching
     for path in [each for each in part.rglob("*") if each.is_file()]:
         if path.relative_to(part).as_posix() not in fetched.files:

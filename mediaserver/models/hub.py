@@ -1,8 +1,8 @@
-"""Model weights, fetched ahead of time: `mediaserver models get`. Nothing is ever fetched during a call.
+"""Fetches model weights ahead of time: `mediaserver models get`. Nothing is ever fetched during a call.
 
 The transfer is huggingface_hub's (resumed where it broke off, retried, any hub that speaks its protocol).
-What is added here: every file is compared with the hash that the hub lists for it, and a directory appears
-under its name only when it is complete."""
+This module compares every file with the hash that the hub lists for it, and puts a directory under its name
+only when it is complete."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (  # type: ignore[attr-defined]
     HfHubHTTPError,
     HFValidationError,
-    HTTPError,  # of whichever HTTP library this version of it uses
+    HTTPError,  # of whichever HTTP library the installed version uses
 )
 
-from mediaserver.models.files import Fetched, ModelError, settle, sha256
+from mediaserver.models.files import Fetched, ModelError, settle
+from pipeline.engines.local_weights import read_sha256
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model under a name of ours: the hub's repository and the files (patterns) that an engine needs."""
+    """A model by a short name: the hub's repository and the files (patterns) that an engine needs."""
 
     repository: str
     files: tuple[str, ...]
@@ -52,7 +53,7 @@ KNOWN: Final[Mapping[str, KnownModel]] = {
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of a repository, as the hub lists it. `sha256` for large files; of small ones the hub keeps the
+    """A file of a repository, as the hub lists it. `sha256`: of large files; for small ones the hub has the
     git hash."""
 
     path: str
@@ -62,7 +63,7 @@ class _File:
 
 
 def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None) -> Fetched:
-    """Fetches the model `name` to `into`/`name`, replacing an older one when all of it is there.
+    """Fetches the model `name` to `into`/`name`, replacing an older one once all of it is there.
 
     `hub`: its address (default: huggingface_hub's, which reads HF_ENDPOINT; HF_TOKEN is the token). Raises
     `ModelError`: unknown, not reachable, no such repository or revision, a file that is not what was listed,
@@ -79,7 +80,7 @@ def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None
             repository=model.repository,
             revision=commit,
             directory=directory,
-            files={file.path: sha256(part / file.path) for file in files},
+            files={file.path: file.sha256 or read_sha256(part / file.path) for file in files},
         )
         settle(part, fetched)
     except HFValidationError as error:
@@ -92,7 +93,7 @@ def get(name: str, into: Path, *, revision: str = "main", hub: str | None = None
 
 
 def known(name: str) -> KnownModel:
-    """The model called `name`. Raises `ModelError` listing the names."""
+    """Returns the model called `name`. Raises `ModelError` with the known names."""
     if name in KNOWN:
         return KNOWN[name]
     if name.count("/") == 1 and not name.startswith("/"):
@@ -130,7 +131,7 @@ def _is_as_listed(path: Path, file: _File) -> bool:
     if path.stat().st_size != file.size:
         return False
     if file.sha256:
-        return sha256(path) == file.sha256
+        return read_sha256(path) == file.sha256
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == file.git_sha1
 

@@ -1,6 +1,6 @@
-"""The models that lie in directories: what each is for, in which languages, and whether all of it is there.
+"""Models in directories: what each is for, in which languages, and whether all of it is there.
 
-`mediaserver models get` puts them there; one that was copied there by hand is taken too."""
+`mediaserver models get` puts them there; a model that was copied there by hand is found too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.errors import EngineMissing
 from pipeline.stt.faster_whisper import check_model
 
 USUAL: Final = (Path("models"), Path("var/models"))
-"""Where models are looked for beside the server's data directory."""
+"""The directories in which models are looked for besides the server's data directory."""
 
 WHISPER: Final = "faster-whisper"
 PIPER: Final = "piper"
@@ -27,9 +27,9 @@ _ENGLISH_TOKENS: Final = 51864
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHere:
-    """A directory with a model. `engine`: "" for one that `engine = "auto"` does not know. `languages`: ()
-    for many. `file`: of a Piper voice. `source`, `revision`: whence it was fetched, "" unknown. `problem`:
-    what is wrong with it, "" where nothing is."""
+    """A model in a directory. `engine`: "" for one that `engine = "auto"` does not know; `languages`: () for
+    many; `file`: of a Piper voice; `source`, `revision`: where it was fetched from, "" unknown; `problem`:
+    what is wrong with the model, "" where nothing is."""
 
     name: str
     directory: Path
@@ -42,19 +42,19 @@ class ModelHere:
     problem: str = ""
 
     def speaks(self, language: str) -> bool:
-        """Whether `language` (a tag such as "en-GB") is among its own."""
+        """Whether the model knows `language` (a tag such as "en-GB")."""
         return not self.languages or language.lower().partition("-")[0] in self.languages
 
 
 def places(data_dir: Path) -> tuple[Path, ...]:
-    """Where a server looks for models, each once."""
+    """Returns the directories in which a server looks for models, each once."""
     wanted = {path.resolve(): path for path in (*reversed(USUAL), data_dir / "models")}
     return tuple(reversed(wanted.values()))
 
 
 def models_in(directories: Iterable[Path]) -> list[ModelHere]:
-    """Every model in `directories`, files of fetched ones compared with their hashes. It reads files: not for
-    the event loop."""
+    """Returns every model in `directories`, with the files of fetched ones compared with their hashes. Reads
+    files: not for the event loop."""
     return [found for place in directories for found in _models(place)]
 
 
@@ -145,7 +145,7 @@ def _is_whisper(directory: Path, source: str) -> bool:
 
 
 def _knows_english_only(directory: Path) -> bool:
-    """By its vocabulary, as CTranslate2 tells them apart."""
+    """Whether a Whisper model is English only, by the size of its vocabulary, as CTranslate2 tells."""
     try:
         lines, table = directory / "vocabulary.txt", directory / "vocabulary.json"
         if table.is_file():
@@ -157,7 +157,7 @@ def _knows_english_only(directory: Path) -> bool:
 
 
 def _manifest(directory: Path) -> tuple[Mapping[str, Any], str]:
-    """What was fetched, and what is wrong with the note of it."""
+    """Returns the manifest of a fetched model, and what is wrong with it."""
     path = directory / MANIFEST
     try:
         read = json.loads(path.read_text())
@@ -171,7 +171,7 @@ def _manifest(directory: Path) -> tuple[Mapping[str, Any], str]:
 
 
 def _difference(directory: Path, manifest: Mapping[str, Any]) -> str:
-    """The first file that is not what was fetched."""
+    """Returns what is wrong with the first file that differs from what was fetched, "" where none does."""
     for name, digest in manifest.get("files", {}).items():
         try:
             if sha256_of(directory / name) != digest:

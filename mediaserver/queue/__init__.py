@@ -1,1 +1,1 @@
-"""Calls as rows: the dispatch ledger with its rules."""
+"""The call queue: the dispatch ledger, its rules, batches, and webhook deliveries."""

@@ -1,4 +1,4 @@
-"""Batches: what was asked for in one request, as a whole.
+"""Batches: calls that were requested together.
 
 ```
 SCHEDULED ─due─► QUEUED ─first call dialled─► ONGOING ─last call over─► COMPLETED
@@ -6,8 +6,7 @@ SCHEDULED ─due─► QUEUED ─first call dialled─► ONGOING ─last call o
 ```
 
 The row counts the calls that are not over, and the transaction that ends the last one ends the batch. A
-batch's row is locked after those of its calls.
-"""
+batch's row is locked after those of its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
 PAGE_LIMIT = 200
 """The most batches on a page."""
 
-# Time alone makes SCHEDULED QUEUED: nobody has to write it down.
+# SCHEDULED becomes QUEUED by time alone, without a write.
 _SHOWN = "CASE WHEN status = 'SCHEDULED' AND due_at_ms <= {now} THEN 'QUEUED' ELSE status END"
 
 _SELECT = f"""
@@ -48,12 +47,12 @@ WHERE id = :id RETURNING open, status, total
 
 
 def insert(tx: Tx, **columns: Any) -> None:
-    """Writes a new batch."""
+    """Inserts a batch into the table, with the id and the counts in `columns`."""
     tx.run(_INSERT, **columns)
 
 
 def get(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
-    """A batch of this company, None if there is none."""
+    """Returns a batch of the company, None for an unknown one."""
     row = tx.row(f"{_SELECT} AND id = :batch_id", company_id=company_id, batch_id=batch_id)
     return _batch(row) if row is not None else None
 
@@ -67,8 +66,8 @@ def find(
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> BatchPage:
-    """The company's batches, newest first, of some `agents` or (none named) of all. Raises `LocalError` for a
-    cursor that is not ours."""
+    """Returns the company's batches, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
+    invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
@@ -102,8 +101,8 @@ def _batch(row: Row) -> BatchRow:
 
 
 def held_status(tx: Tx, batch_id: str) -> BatchStatus | None:
-    """The status of the batch of a call that the transaction holds, locked until it ends; None for a call
-    without one."""
+    """Returns the status of the batch of a call that the transaction holds, and locks the batch until the
+    transaction ends; None for a call without one."""
     if not batch_id:
         return None
     row = tx.row("SELECT status FROM batches WHERE id = :id {lock}", id=batch_id)
@@ -111,14 +110,14 @@ def held_status(tx: Tx, batch_id: str) -> BatchStatus | None:
 
 
 def begun(tx: Tx, batch_id: str) -> None:
-    """A call of the batch is being dialled."""
+    """Marks the batch ONGOING: one of its calls is being dialled."""
     if batch_id:
         tx.run(_BEGUN, id=batch_id)
 
 
 def call_over(tx: Tx, *, batch_id: str, call_id: str) -> None:
-    """A call of the batch is over; with the last one so is the batch (`batch.completed`, told with that
-    call)."""
+    """Counts a call of the batch as over. The last one completes the batch and writes `batch.completed` among
+    that call's events."""
     if not batch_id:
         return
     row = tx.row(_ONE_OVER, id=batch_id)

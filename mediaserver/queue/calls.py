@@ -1,4 +1,4 @@
-"""Calls as the API sees them: put in the queue, looked at, listed, counted."""
+"""Calls in the database: inserted into the queue, read, listed, counted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis")
 
 
 def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any] | None = None) -> CallRow:
-    """Writes a call into the queue, with its event; `data` is what the event tells beside the call itself."""
+    """Inserts a call into the queue and writes `call.queued`; `data` goes into the event."""
     row = tx.row(
         _INSERT,
         id=str(uuid4()),
@@ -66,12 +66,12 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
 
 
 def call_row(row: Row) -> CallRow:
-    """A row of `calls` without its content."""
+    """Makes a `CallRow` of a row of `calls`."""
     return CallRow(**_columns(row))
 
 
 def fill_variables(tx: Tx, claim: Claim) -> bool:
-    """Writes the variables that the claim has now. False: the call is not this claim's any more."""
+    """Stores the claim's variables in its call. False: the claim no longer holds the call."""
     changed = tx.run(
         "UPDATE calls SET variables = :variables"
         " WHERE id = :call_id AND epoch = :epoch AND stage <> 'FINISHED'",
@@ -83,7 +83,7 @@ def fill_variables(tx: Tx, claim: Claim) -> bool:
 
 
 def call(tx: Tx, company_id: str, call_id: str) -> CallRecord | None:
-    """A call of this company with all that is known about it, None if there is none."""
+    """Returns a call of the company with everything known about it, None for an unknown one."""
     row = tx.row(
         "SELECT * FROM calls WHERE id = :call_id AND company_id = :company_id",
         call_id=call_id,
@@ -112,8 +112,8 @@ def calls(
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> CallPage:
-    """The company's calls, newest first, of some `agents` or (none named) of all. Raises `LocalError` for a
-    cursor that is not ours."""
+    """Returns the company's calls, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
+    invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     before = _position(cursor)
@@ -155,8 +155,8 @@ def _attempt(row: Row) -> AttemptRow:
 
 
 def counts(tx: Tx) -> StoreCounts:
-    """How much of everything there is, for metrics. One question for each stage: that is how the partial
-    indexes are used."""
+    """Counts calls and deliveries that are not done, for metrics. One query for each stage: only so are the
+    partial indexes used."""
     stages: dict[str, int] = {}
     statuses: Counter[str] = Counter()
     for stage in (Stage.QUEUED, Stage.HELD, Stage.CLAIMED, Stage.ARMED):

@@ -1,8 +1,7 @@
-"""Taking calls back that are not dialled: one, all of a number, a batch; and holding a batch back.
+"""Cancels calls that are not dialled yet: one, all to a number, or a batch; and pauses a batch.
 
-Each of these takes the rows of calls that no INVITE has left for. Arming takes the same rows and looks at the
-stage again, so one of the two comes first and the other one finds nothing to do.
-"""
+Each function locks the rows of calls whose INVITE has not left. Arming locks the same rows and checks the
+stage again, so one of the two comes first and the other finds nothing to do."""
 
 from __future__ import annotations
 
@@ -53,18 +52,19 @@ LIMIT :limit {skip_locked}
 """
 
 COMPANY_REMOVED = "company_removed"
-"""The cause of calls that were waiting when their company was taken away."""
+"""The cause of calls that were waiting when their company was removed."""
 
 PATIENCE_MS = 3600 * 1000
-"""How long the due calls of a company that is not in the file any more wait for it to come back, as it may
-with the next start. One that was taken away over the API is gone."""
+"""How long the due calls of a company that is no longer in the file wait for it to come back, as it may with
+the next start. A company that was removed over the API does not come back."""
 
 _CANCELLED = Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local")
 
 
 def request_hangup(tx: Tx, company_id: str, call_id: str) -> Stopping | None:
-    """Ends a call: one not yet armed is CANCELLED and no INVITE will leave; for a live one the wish is noted
-    (`wishes` tells its owner) and the caller must hang up if it owns the call. None: no such call."""
+    """Ends a call. One not armed yet becomes CANCELLED and no INVITE will leave; for a live one the request
+    is noted (`pending_hangups` returns it) and the caller must hang up if it owns the call. None: no such
+    call."""
     row = tx.row(_WISH, id=call_id, company_id=company_id)
     if row is None:
         return None
@@ -73,7 +73,7 @@ def request_hangup(tx: Tx, company_id: str, call_id: str) -> Stopping | None:
         return Stopping.ENDED
     if stage is Stage.ARMED:
         return Stopping.REQUESTED
-    # Its claim, if it has one, is void from here on: arming looks for the stage.
+    # From here on a claim on the call is void: arming checks the stage.
     end(tx, call_id, _CANCELLED)
     return Stopping.CANCELLED
 
@@ -81,8 +81,8 @@ def request_hangup(tx: Tx, company_id: str, call_id: str) -> Stopping | None:
 def cancel_pending(
     tx: Tx, company_id: str, phone_number: str, *, agents: frozenset[str] = frozenset()
 ) -> Cancelled | None:
-    """Cancels every PENDING call of the company (of `agents`, where some are named) to `phone_number`
-    (E.164): once this has returned, no INVITE leaves for any of them. None: there was none."""
+    """Cancels every PENDING call of the company (of `agents`, unless empty) to `phone_number` (E.164): after
+    the commit no INVITE leaves for any of them. None: there was none."""
     theirs, bound = among("agent_id", agents)
     pending = f"{_PENDING}{theirs} ORDER BY position {{lock}}"
     rows = tx.rows(pending, company_id=company_id, phone_number=phone_number, **bound)
@@ -100,8 +100,8 @@ def cancel_pending(
 
 
 def pause_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
-    """Holds back what is not dialled yet; calls in progress go on. A batch that is over, or paused, stays as
-    it is. None: no such batch."""
+    """Pauses a batch: its calls that are not dialled yet are held; calls in progress go on. A batch that is
+    over, or paused, stays as it is. None: no such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status.final:
         return batch
@@ -114,7 +114,7 @@ def pause_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
 
 
 def resume_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
-    """Lets a paused batch go on; another stays as it is. None: no such batch."""
+    """Resumes a paused batch; a batch in another state stays as it is. None: no such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status is not BatchStatus.PAUSED:
         return batch
@@ -125,8 +125,8 @@ def resume_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
 
 
 def cancel_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
-    """Cancels what is not dialled yet; calls in progress go on. A batch that is over stays as it is. None: no
-    such batch."""
+    """Cancels a batch: its calls that are not dialled yet end CANCELLED; calls in progress go on. A batch
+    that is over stays as it is. None: no such batch."""
     batch = batches.get(tx, company_id=company_id, batch_id=batch_id)
     if batch is None or batch.status.final:
         return batch
@@ -138,7 +138,7 @@ def cancel_batch(tx: Tx, company_id: str, batch_id: str) -> BatchRow | None:
 
 
 def cancel_orphans(tx: Tx, *, limit: int) -> tuple[str, ...]:
-    """Ends up to `limit` waiting calls whose company is gone, which nobody would ever dial."""
+    """Cancels up to `limit` waiting calls whose company no longer exists; returns their ids."""
     outcome = replace(_CANCELLED, cause=COMPANY_REMOVED, error="The company was removed")
     ended: list[str] = []
     for company in tx.rows(_GONE, limit=limit):

@@ -1,4 +1,4 @@
-"""Why a call is not dialled, now or ever; and the record that answers "why was this person not called"."""
+"""Decisions not to dial a call, and the record of them that answers "why was this person not called"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mediaserver.db.database import Row, Tx
 
 
 class Rule(StrEnum):
-    """Why a call is not dialled, now or ever. The words are those of the API."""
+    """Why a call is not dialled, now or ever. The values are those of the API."""
 
     NOT_CONFIGURED = "not_configured"
     DIAL_PREFIX = "dial_prefix"
@@ -22,14 +22,14 @@ class Rule(StrEnum):
     TRUNK_LIMIT = "trunk_limit"
     TRUNK_RATE = "trunk_rate"
     BATCH_PAUSED = "batch_paused"
-    RETRY = "retry"  # an attempt came to nothing, and the agent's retry table says when to try again
-    NOT_DIALLED = "not_dialled"  # a node took the call, could not dial it, and gave it back
+    RETRY = "retry"  # an attempt failed, and the agent's retry table says when to try again
+    NOT_DIALLED = "not_dialled"  # a node claimed the call, could not dial it, and released it
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the rules say of a call at a moment. `rule` None: dial it. Otherwise not before `until_ms`, or,
-    where that is 0, never. `reason` is for the client."""
+    """The rules' decision about a call. `rule` None: dial it; otherwise not before `until_ms`, or never where
+    that is 0. `reason`: the message for the client."""
 
     rule: Rule | None = None
     reason: str = ""
@@ -37,14 +37,14 @@ class Verdict:
 
     @property
     def refused(self) -> bool:
-        """It will never be dialled."""
+        """Whether the call will never be dialled."""
         return self.rule is not None and not self.until_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Why a call was not dialled at a moment, and when it is next. The same reason again only counts up
-    `times` and moves `until_ms` (0: never)."""
+    """Why a call was not dialled at `at_ms`, and when it may be dialled next (`until_ms`, 0: never). The same
+    reason again only counts up `times` and moves `last_at_ms` and `until_ms`."""
 
     at_ms: int
     last_at_ms: int
@@ -68,7 +68,7 @@ FROM decisions WHERE call_id = :call_id
 
 
 def note(tx: Tx, call_id: str, verdict: Verdict) -> None:
-    """Writes down why the call was not dialled."""
+    """Records why the call was not dialled."""
     values = {
         "call_id": call_id,
         "rule": verdict.rule,
@@ -80,7 +80,7 @@ def note(tx: Tx, call_id: str, verdict: Verdict) -> None:
 
 
 def of_call(tx: Tx, call_id: str) -> Sequence[Decision]:
-    """All decisions about a call, oldest first."""
+    """Returns all decisions about a call, oldest first."""
     rows = tx.rows("SELECT * FROM decisions WHERE call_id = :call_id ORDER BY number", call_id=call_id)
     return [_decision(row) for row in rows]
 

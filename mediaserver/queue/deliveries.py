@@ -1,8 +1,7 @@
-"""What became of every webhook: listed, looked at, and sent again.
+"""Webhook deliveries: listed, read, and replayed.
 
-A replay sends the event as it was, with its own `webhook-id`, so that a receiver which had it after all can
-tell. Only what is settled (DELIVERED, DEAD) is replayed: what is under way comes anyway.
-"""
+A replay sends the event as it was, with its own `webhook-id`, so that a receiver which did get it can tell.
+Only settled deliveries (DELIVERED, DEAD) are replayed: a pending one is still being sent."""
 
 from __future__ import annotations
 
@@ -18,21 +17,21 @@ PAGE_LIMIT = 200
 """The most deliveries on a page."""
 
 REPLAY_LIMIT = 10_000
-"""The most that one request replays, oldest first: they share the receiver with what happens now."""
+"""The most deliveries that one request replays, oldest first: they share the receiver with new events."""
 
 
 class DeliveryState(StrEnum):
-    """What a delivery has come to."""
+    """The state of a delivery."""
 
-    PENDING = "PENDING"  # under way, or to be tried again
+    PENDING = "PENDING"  # being sent, or to be repeated
     DELIVERED = "DELIVERED"
     DEAD = "DEAD"  # given up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """Which deliveries are meant; what is "", 0 or None does not restrict. Times are milliseconds since 1970
-    of the event, `since_ms` inclusive, `until_ms` exclusive."""
+    """Selects deliveries; a field that is "", 0 or None selects all. Times are milliseconds since 1970 of the
+    event, `since_ms` inclusive, `until_ms` exclusive."""
 
     delivery_id: int = 0
     call_id: str = ""
@@ -44,8 +43,8 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRow:
-    """One event to one subscription. The `last_*` are the last attempt's; `due_at_ms` means something while
-    it is PENDING."""
+    """One event to one subscription. `last_*`: of the last attempt; `due_at_ms`: of the next one, while the
+    delivery is PENDING."""
 
     id: int
     event_id: str
@@ -66,7 +65,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """One attempt: `status` 0 and an `error` where no answer came; `response` is the answer's beginning."""
+    """One attempt. `status` is 0 and `error` set where no response came; `response`: its beginning."""
 
     number: int
     ended_at_ms: int
@@ -78,7 +77,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """A delivery with its log and what was sent."""
+    """A delivery with its attempts and the body that was sent."""
 
     row: DeliveryRow
     body: str
@@ -87,7 +86,7 @@ class DeliveryReport:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+    """A page of deliveries, newest first; `cursor` asks for the next page, "" on the last."""
 
     deliveries: tuple[DeliveryRow, ...]
     cursor: str
@@ -120,7 +119,7 @@ VALUES (:delivery_id, :number, {now}, :duration_ms, :status, :error, :response)
 def find(
     tx: Tx, company_id: str, *, wanted: DeliveryFilter, cursor: str = "", limit: int = 50
 ) -> DeliveryPage:
-    """The company's deliveries, newest first. Raises `LocalError` for a cursor that is not ours."""
+    """Returns the company's deliveries, newest first. Raises `LocalError` for an invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     conditions, values = _conditions(wanted)
@@ -139,7 +138,7 @@ def find(
 
 
 def get(tx: Tx, company_id: str, delivery_id: int) -> DeliveryReport | None:
-    """A delivery of this company with its log, None if there is none."""
+    """Returns a delivery of the company with its attempts, None for an unknown one."""
     row = tx.row(f"{_SELECT} AND d.id = :delivery_id", company_id=company_id, delivery_id=delivery_id)
     if row is None:
         return None
@@ -151,8 +150,8 @@ def get(tx: Tx, company_id: str, delivery_id: int) -> DeliveryReport | None:
 
 
 def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
-    """Sends settled deliveries again, with a whole day of attempts each, and returns how many (at most
-    `deliveries.REPLAY_LIMIT`, oldest first)."""
+    """Makes settled deliveries pending again, with a new series of attempts each. Returns how many, at most
+    `REPLAY_LIMIT`, oldest first."""
     conditions, values = _conditions(wanted)
     return tx.run(
         f"{_REPLAY}{conditions} ORDER BY d.id LIMIT :limit)",
@@ -165,7 +164,7 @@ def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
 def write_attempt(
     tx: Tx, *, delivery_id: int, number: int, duration_ms: int, status: int, error: str, response: str
 ) -> None:
-    """Adds an attempt that ended now to the log."""
+    """Records an attempt that has just ended."""
     tx.run(
         _LOG,
         delivery_id=delivery_id,
@@ -178,7 +177,8 @@ def write_attempt(
 
 
 def _conditions(wanted: DeliveryFilter) -> tuple[str, dict[str, Any]]:
-    """What restricts, as SQL and its values: only what is asked for, so that the indexes fit."""
+    """Returns SQL conditions for the fields that `wanted` sets, and their values. Unset fields add no
+    condition, so that an index fits."""
     parts: Sequence[tuple[str, str, Any]] = (
         ("d.id = :delivery_id", "delivery_id", wanted.delivery_id),
         ("d.call_id = :call_id", "call_id", wanted.call_id),

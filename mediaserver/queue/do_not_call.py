@@ -1,4 +1,4 @@
-"""The numbers that a company never dials."""
+"""The do-not-call list of each company: numbers that it never dials."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ VALUES (:company_id, :phone_number, :reason, {now}) ON CONFLICT (company_id, pho
 
 
 def add(tx: Tx, company_id: str, numbers: Sequence[str], *, reason: str = "") -> int:
-    """Puts E.164 numbers on the company's list; those on it stay. Calls in the queue end FAILED when their
-    turn comes. Returns how many were new."""
+    """Adds E.164 numbers to the company's list; returns how many were new. Calls to them in the queue end
+    FAILED when they come up."""
     return sum(
         tx.run(_ADD, company_id=company_id, phone_number=number, reason=reason) for number in sorted(numbers)
     )
 
 
 def bar(tx: Tx, company_id: str, phone_number: str, *, reason: str = "") -> bool:
-    """Puts a number on the company's list as a trunk gave it; False: it is none, or was there already."""
+    """Adds a number as a trunk gave it to the company's list. False: it is not a number, or was listed
+    before."""
     company = tx.row("SELECT country FROM companies WHERE id = :company_id", company_id=company_id)
     try:
         number = normalise(phone_number, company["country"] or None if company is not None else None)
@@ -37,7 +38,7 @@ def bar(tx: Tx, company_id: str, phone_number: str, *, reason: str = "") -> bool
 
 
 def remove(tx: Tx, company_id: str, phone_number: str) -> bool:
-    """Takes a number off the list; False: it was not on it."""
+    """Removes a number from the company's list. False: it was not listed."""
     return (
         tx.run(
             "DELETE FROM do_not_call WHERE company_id = :company_id AND phone_number = :phone_number",
@@ -60,7 +61,7 @@ def listed(tx: Tx, company_id: str, phone_number: str) -> bool:
 
 
 def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
-    """The company's list, by number."""
+    """Returns the company's list in the order of the numbers."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     rows = tx.rows(

@@ -1,9 +1,8 @@
-"""Calls into the queue: one, a batch, or none at all where somebody only wants to know.
+"""Puts calls into the queue: one or a batch; dry runs put none.
 
-First everything is planned, on what the rules say and on the company's duplicate policy; then what may be
-queued is written, with what the answer was for a request that may come again. One transaction, which holds
-the company's row: limits are counted across requests and nodes.
-"""
+First the outcome of every item is planned, by the rules and the company's duplicate policy. Then the accepted
+calls are written, and the response to a repeatable request with them. All in one transaction that locks the
+company's row: limits are counted across requests and nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from mediaserver.queue.requests import (
 from mediaserver.queue.rules import Facts
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long the answer to a repeatable request is remembered."""
+"""How long the response to a repeatable request is remembered."""
 
 DUPLICATE = "Duplicate phone number in this request"
 
@@ -46,19 +45,18 @@ VALUES (:company_id, :request_key, :body_sha256, :call_id, :answer, {now})
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A call and what becomes of it."""
+    """A call and its planned outcome."""
 
     call: NewCall | None
     result: ItemResult
 
 
 def enqueue(tx: Tx, call: NewCall, *, repeatable: Repeatable | None = None) -> CallRow:
-    """Writes a call to be made (PENDING) and its `call.queued` event. A number outside its calling window
-    waits for it.
+    """Queues a call (PENDING) and writes `call.queued`. A number outside its calling window waits for the
+    window.
 
     With `repeatable`, a request that was answered before gets the same call and queues nothing. Raises
-    `RepeatedDifferently`, and `RuleBroken` for a call that no rule will ever let out.
-    """
+    `RepeatedDifferently`, and `RuleBroken` for a call that a rule refuses."""
     rules.lock_company(tx, call.company_id)
     if repeatable is not None:
         known = remembered(tx, company_id=call.company_id, repeatable=repeatable)
@@ -84,13 +82,13 @@ def _broken(tx: Tx, result: ItemResult) -> RuleBroken:
 
 
 def dry_run_call(tx: Tx, call: NewCall) -> ItemResult:
-    """What would become of a single call now; queues nothing."""
+    """Returns the outcome that a single call would have now; queues nothing."""
     return next(_plans(tx, [call], call.company_id, spaced=True)).result
 
 
 def enqueue_batch(tx: Tx, batch: NewBatch, *, repeatable: Repeatable | None = None) -> BatchReceipt:
-    """Queues the items that the rules let through, under the company's duplicate policy, all or (where the
-    database fails) none. `repeatable` as for `enqueue`."""
+    """Queues the items that the rules accept, by the company's duplicate policy, all in one transaction.
+    `repeatable` as for `enqueue`."""
     rules.lock_company(tx, batch.company_id)
     if repeatable is not None:
         known = remembered(tx, company_id=batch.company_id, repeatable=repeatable)
@@ -106,7 +104,7 @@ def enqueue_batch(tx: Tx, batch: NewBatch, *, repeatable: Repeatable | None = No
 
 
 def dry_run(tx: Tx, batch: NewBatch) -> BatchReceipt:
-    """What `enqueue_batch` would answer now; queues nothing."""
+    """Returns the receipt that `enqueue_batch` would return now; queues nothing."""
     policy, plans = _planned(tx, batch)
     items = tuple(plan.result for plan in plans)
     return BatchReceipt(batch_id="", webhook_id=batch.webhook_id, policy=policy, items=items)
@@ -124,7 +122,7 @@ def _planned(tx: Tx, batch: NewBatch) -> tuple[str, list[_Planned]]:
 def _plans(
     tx: Tx, items: Sequence[NewCall | ItemRefused], company_id: str, *, spaced: bool
 ) -> Iterator[_Planned]:
-    """What becomes of each item, in order; `spaced` queues a number that came before for later, else it is
+    """Yields the outcome of each item, in order. `spaced`: a repeated number is queued for later, else it is
     dropped."""
     found: dict[tuple[str, str], Facts] = {}
     times: defaultdict[str, list[int]] = defaultdict(list)
@@ -169,7 +167,7 @@ def _plan(tx: Tx, known: Facts, call: NewCall, before_ms: Sequence[int]) -> Item
 
 
 def _write(tx: Tx, batch: NewBatch, plans: Sequence[_Planned]) -> str:
-    """Writes the batch's row and returns its id, "" where nothing is queued."""
+    """Inserts the batch's row; returns its id, "" where nothing is queued."""
     queued = [plan.result for plan in plans if plan.result.action in (Action.QUEUED_NOW, Action.QUEUED_LATER)]
     if not queued:
         return ""
@@ -204,8 +202,8 @@ def _queued(tx: Tx, plan: _Planned, batch_id: str) -> ItemResult:
 
 
 def remembered(tx: Tx, company_id: str, repeatable: Repeatable) -> Remembered | None:
-    """The answer to an earlier request with this key, None if there was none. To be asked before the request
-    is checked at all. Raises `RepeatedDifferently` where the body was another."""
+    """Returns the response to an earlier request with this key, None for a new one. To be asked before the
+    request is validated. Raises `RepeatedDifferently` where the body was another."""
     row = tx.row(
         "SELECT body_sha256, call_id, answer FROM repeatable"
         " WHERE company_id = :company_id AND request_key = :request_key AND created_at_ms > {now} - :kept_ms",

@@ -1,11 +1,9 @@
-"""Telephones beside the one that a call began with: a person who is handed the caller, a number called into a
-room.
+"""Legs of a call besides its first: a person to whom the caller is transferred, a number called into a room.
 
-Each is a call of its company and of its trunk, counted like the others and refused where there is no room.
-What protects the people that a campaign calls does not hold for them: nobody is called too often, or too
-late, who is a colleague at a desk that takes calls all day; the contact limit and the calling hours are not
-asked, and these calls do not count for the limit. Destinations, do-not-call and caller ID hold.
-"""
+Each counts as a concurrent call of its company and trunk, and is refused where either is full. Destinations,
+do-not-call and caller ID are checked. The contact limit and the calling hours, which protect the people that
+a campaign calls, are not, and these legs do not count for the limit: a colleague at a desk takes calls all
+day."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _SWEEP = f"DELETE FROM legs AS l WHERE l.company_id = :company_id AND NOT {rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewLeg:
-    """A telephone that is about to be called for the call `call_id`, by the rules of `agent_id`."""
+    """A leg that is about to be dialled for the call `call_id`, by the rules of `agent_id`."""
 
     id: str
     call_id: str
@@ -36,8 +34,8 @@ class NewLeg:
 
 
 def take(tx: Tx, leg: NewLeg) -> Verdict:
-    """A place for a telephone among its company's and its trunk's calls, as long as the call lasts;
-    `leave_leg` gives it back. A verdict with a rule: there is none, or the number may not be called."""
+    """Reserves a place for a leg among its company's and its trunk's calls, for as long as the call lasts or
+    until `leave`. A verdict with a rule: no place, or the number may not be called."""
     rules.lock_company(tx, leg.company_id)
     tx.run(_SWEEP, company_id=leg.company_id)
     known = rules.facts(tx, company_id=leg.company_id, trunk_id=leg.trunk_id, agent_id=leg.agent_id)
@@ -50,9 +48,9 @@ def take(tx: Tx, leg: NewLeg) -> Verdict:
 
 
 def hold(tx: Tx, company_id: str, room: str) -> Verdict:
-    """Holds a place among its company's calls for a web call that is about to begin in `room`, until it is
-    written, `leave_leg` gives the place back, or two minutes are over. Again for the same room: the same
-    place. A verdict with a rule: there is none."""
+    """Reserves a place among the company's calls for a web call about to begin in `room`: until the call is
+    written, `leave` frees the place, or two minutes have passed. The same room keeps its place. A verdict
+    with a rule: no place."""
     rules.lock_company(tx, company_id)
     tx.run(_SWEEP, company_id=company_id)
     if tx.row("SELECT id FROM legs WHERE id = :room", room=room) is not None:
@@ -69,5 +67,5 @@ def vacancy(tx: Tx, company_id: str) -> Verdict:
 
 
 def leave(tx: Tx, leg_id: str) -> bool:
-    """The telephone is gone. Again: False."""
+    """Frees the place of a leg that has ended. False: it had none."""
     return tx.run("DELETE FROM legs WHERE id = :id", id=leg_id) > 0

@@ -1,13 +1,11 @@
-"""How calls end, and which of them get another attempt.
+"""Ends calls, and decides which of them get another attempt.
 
-An ending is written once, with its events, by whoever holds the call. One case is looser: a node that was
-stopped, or cut off from the database, for longer than its lease finds its call UNKNOWN when it is back.
-Nobody else has dialled meanwhile (nobody ever dials an UNKNOWN call), so what it knows is welcome, and
-replaces the ignorance.
+A node that holds a call ends it once, with its events. One case is looser: a node that was stopped, or cut
+off from the database, for longer than its lease finds its call UNKNOWN when it is back. Nobody has dialled
+the call meanwhile (nobody ever dials an UNKNOWN call), so the node's outcome replaces UNKNOWN.
 
-A new attempt needs a *definite* outcome: a final answer from the far end. An INVITE that nobody answered may
-have rung all the same. It is then the agent's retry table that decides, by cause.
-"""
+A new attempt needs a *definite* outcome, a final response from the far end: an INVITE without a response may
+have rung all the same. The agent's retry table then decides, by cause."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ _END_EVENT: Mapping[CallStatus, str] = {
     CallStatus.UNKNOWN: "call.unknown",
 }
 
-# Changes nothing, and so locks the row for what follows, where an engine has row locks.
+# Changes nothing, but locks the row for what follows, where the engine has row locks.
 HOLD = """
 UPDATE calls SET epoch = epoch WHERE id = :id AND epoch = :epoch AND owner = :node
     AND (stage IN ('CLAIMED', 'ARMED') OR status = 'UNKNOWN')
@@ -67,14 +65,14 @@ FROM agents a WHERE a.id = :agent_id
 
 
 def fence(held: Claim) -> dict[str, Any]:
-    """What every statement of a claim's holder is narrowed by."""
+    """Returns the values by which every statement of a claim's holder is restricted."""
     return {"id": held.call_id, "epoch": held.epoch, "node": held.node}
 
 
 def finish(tx: Tx, claim: Claim, outcome: Outcome) -> bool:
-    """Ends an armed call, or one that failed before it was armed, with its events. False: the call is not
-    this claim's any more, and nothing was written. Raises `LocalError` for an outcome that cannot follow the
-    call's status."""
+    """Ends an armed call, or one that failed before it was armed, with its events. False: the claim no longer
+    holds the call, and nothing was written. Raises `LocalError` for an outcome that cannot follow the call's
+    status."""
     row = tx.row(HOLD, **fence(claim))
     if row is None:
         return False
@@ -125,7 +123,7 @@ def _end(tx: Tx, call_id: str, outcome: Outcome) -> Row:
 
 
 def end_attempt(tx: Tx, call_id: str, outcome: Outcome, ended_at_ms: int) -> None:
-    """Writes down what the call's open attempt came to."""
+    """Records the outcome of the call's open attempt."""
     tx.run(
         _END_ATTEMPT,
         id=call_id,
@@ -140,7 +138,7 @@ def end_attempt(tx: Tx, call_id: str, outcome: Outcome, ended_at_ms: int) -> Non
 
 
 def _tried_again(tx: Tx, row: Row, call_id: str, outcome: Outcome) -> bool:
-    """Puts the call back into the queue if its agent's retry table says so; False: it is over."""
+    """Requeues the call if its agent's retry table says so; False: the call is over."""
     if not outcome.definite or row["stage"] != Stage.ARMED or row["direction"] != "outbound":
         return False
     if CallStatus(row["status"]) is CallStatus.ANSWERED or row["hangup_requested"]:
@@ -163,13 +161,13 @@ def _tried_again(tx: Tx, row: Row, call_id: str, outcome: Outcome) -> bool:
 
 
 def _allowed(tx: Tx, row: Row, at_ms: int) -> int:
-    """The first moment from `at_ms` on within the calling hours."""
+    """Returns the first moment from `at_ms` on within the calling hours."""
     known = rules.facts(tx, company_id=row["company_id"], trunk_id=row["trunk_id"], agent_id=row["agent_id"])
     return max(at_ms, rules.open_at(known, row["phone_number"], at_ms).until_ms)
 
 
 def not_dialled(tx: Tx, call_id: str, batch_id: str, outcome: Outcome) -> None:
-    """Puts back a call whose attempt was written and whose INVITE never left."""
+    """Requeues a call whose attempt was written and whose INVITE never left."""
     row = tx.row("SELECT {now} AS now_ms")
     now_ms = row["now_ms"] if row is not None else 0
     end_attempt(tx, call_id, outcome, now_ms)
@@ -183,7 +181,7 @@ def _put_back(tx: Tx, call_id: str, at_ms: int, *, paused: bool) -> None:
 
 
 def _attempted(outcome: Outcome, at_ms: int) -> dict[str, Any]:
-    """What `call.queued` tells of the attempt before."""
+    """Returns the data of `call.queued` about the attempt before."""
     attempt = {
         "status": outcome.status,
         "hangupCause": outcome.cause,
@@ -200,7 +198,7 @@ def _json(value: Any) -> str:
 
 
 def _summary(call: Row) -> dict[str, Any]:
-    """What an event tells of a call that is over."""
+    """Returns the data of an event about a call that is over."""
     times = {
         name: iso(call[column]) if call[column] else None
         for name, column in (

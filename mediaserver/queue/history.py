@@ -1,14 +1,15 @@
-"""A database that forgets: one restored from a copy, or a standby promoted before it had everything.
+"""Recovers from a database that lost rows: one restored from a copy, or a standby promoted before it had
+everything.
 
-What it forgot may have been dialled, so nobody takes a call from it before every node has compared its own
-notes (`mediaserver.restore.dial_log`) with it. Two things tell that it may have forgotten: the engine has
-another identity than the one in which the database was last found whole (`{identity}`: another system,
-another timeline after a recovery or a promotion, tables made anew by a dump), or a node misses there what it
-knows to have been written. Either raises the generation; a node that has compared its notes joins the new
-one. What was dialled and forgotten is UNKNOWN from then on, and no machine dials it again.
+What the database lost may have been dialled, so no call is claimed from it before every node has compared its
+own notes (`mediaserver.restore.dial_log`) with it. Two things show that the database may have lost something.
+The engine has another identity than the one in which the database was last found complete (`{identity}`:
+another system, another timeline after a recovery or a promotion, tables made anew by a dump). Or a node
+misses what it knows to have been written.
 
-All functions run inside one transaction of the store's database.
-"""
+Either raises the generation; a node that has compared its notes joins the new one. A call that was dialled
+and lost is UNKNOWN from then on, and no machine dials it again. All functions run inside one transaction of
+the database."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from mediaserver.queue.finish import end
 from mediaserver.queue.records import CallStatus, Outcome
 
 RESTORED = "database_restored"
-"""The cause of a call that was dialled, or may have been, as far as somebody beside the database knows."""
+"""The cause of a call that was dialled, or may have been, according to notes outside of the database."""
 
 GONE_MS = 600_000
-"""A node that has said nothing for so long wrote nothing that this database lacks: twenty leases."""
+"""A node that has been silent for so long, twenty leases, wrote nothing that this database lacks."""
 
 _STANDING = """
 SELECT h.generation, h.identity, {identity} AS found FROM history h WHERE h.id = 1
@@ -68,7 +69,7 @@ SELECT :id, COALESCE(MAX(number), 0) + 1, :epoch, :node, :trunk_id, :dial_number
 FROM attempts WHERE call_id = :id
 """
 
-# Whoever dialled it may still hold it, and know more (`mediaserver.queue.finish`).
+# The node that dialled the call may still hold it, and know its outcome (`mediaserver.queue.finish`).
 _HAND_BACK = """
 UPDATE calls SET owner = :node, epoch = CASE WHEN epoch > :epoch THEN epoch ELSE :epoch END WHERE id = :id
 """
@@ -96,13 +97,12 @@ _LAST = "SELECT position, event_id FROM outbox WHERE position = (SELECT MAX(posi
 
 
 class HistoryChanged(StoreError):
-    """The database may have lost what nodes did: nobody takes a call before they have compared their
-    notes."""
+    """The database may lack what nodes did: no call is claimed before every node has compared its notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """That a node dialled, in its own words: the call, and the claim under which it did."""
+    """A node's own note that it dialled a call, and under which claim."""
 
     call_id: str
     epoch: int
@@ -112,7 +112,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the database says of itself; `found` is the identity of the engine that it is in now."""
+    """The database's generation and the identity in which it was last complete; `found`: the identity of its
+    engine now."""
 
     generation: int
     identity: str
@@ -121,7 +122,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Something that was in the database: an event and its place."""
+    """An event that was in the database, and its position."""
 
     position: int
     event_id: str
@@ -129,7 +130,8 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What the database was told that it had forgotten; `gone`: calls that it has no row of."""
+    """Calls of which attempts were restored (`marked`), and calls that the database has no row of
+    (`gone`)."""
 
     marked: tuple[str, ...]
     gone: tuple[str, ...]
@@ -137,7 +139,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a node sees each time that it looks: whether it is listed, the others, and the last event."""
+    """What a node reads with each look: whether it is listed, the listed nodes, and the last event."""
 
     listed: bool
     nodes: tuple[str, ...]
@@ -151,7 +153,7 @@ def check(tx: Tx) -> None:
 
 
 def whole(tx: Tx) -> bool:
-    """Whether `check` would pass."""
+    """Whether the database has everything that nodes did, so that `check` passes."""
     return not _doubtful(tx)
 
 
@@ -165,25 +167,25 @@ def _doubtful(tx: Tx) -> str:
 
 
 def standing(tx: Tx) -> Standing:
-    """What the database says of itself."""
+    """Reads the database's generation and identity."""
     row = _one(tx.row(_STANDING))
     return Standing(row["generation"], row["identity"], row["found"])
 
 
 def behind(tx: Tx) -> list[str]:
-    """The nodes that have not compared their notes with this generation."""
+    """Returns the nodes that have not compared their notes with this generation."""
     return [row["id"] for row in tx.rows(_BEHIND)]
 
 
 def holds(tx: Tx, witness: Witness) -> bool:
-    """Whether something that was in the database is still there."""
+    """Whether the database still has the event `witness`."""
     sql = "SELECT event_id FROM outbox WHERE position = :position"
     row = tx.row(sql, position=witness.position)
     return row is not None and row["event_id"] == witness.event_id
 
 
 def forgotten(tx: Tx, notes: Sequence[Note]) -> list[Note]:
-    """Those of which the database has no attempt."""
+    """Returns those of `notes` that the database has no attempt for."""
     named, bound = among("call_id", {note.call_id for note in notes})
     rows = tx.rows(f"SELECT call_id, epoch, node FROM attempts WHERE 1 = 1{named}", **bound) if notes else ()
     known = {(row["call_id"], row["epoch"], row["node"]) for row in rows}
@@ -191,7 +193,7 @@ def forgotten(tx: Tx, notes: Sequence[Note]) -> list[Note]:
 
 
 def recall(tx: Tx, notes: Sequence[Note]) -> Recalled:
-    """Writes down attempts that the database has forgotten. A call that is not over is UNKNOWN."""
+    """Writes the attempts in `notes` that the database lacks. A call that is not over becomes UNKNOWN."""
     marked, gone = [], []
     for note in sorted(forgotten(tx, notes=notes), key=lambda note: (note.call_id, note.epoch)):
         row = tx.row(_CALL, id=note.call_id)
@@ -222,9 +224,9 @@ def _mark(tx: Tx, note: Note, call: Row) -> None:
 
 
 def join(tx: Tx, node_id: str, *, compared: Standing, lost: bool, others: Collection[str]) -> bool:
-    """Lists a node that has compared its notes with the database as it was at `compared`. False: it is
-    another by now. `lost`: something was missing, so that nodes that it may have lost, the `others` that this
-    one knows among them, have to compare theirs."""
+    """Lists a node that has compared its notes with the database in the state `compared`. False: the state
+    has changed since. `lost`: something was missing, so that the other nodes have to compare their notes too,
+    the `others` that this node knows among them."""
     tx.rows("SELECT id FROM history WHERE id = 1 {lock}")
     now = standing(tx)
     if now != compared:
@@ -246,7 +248,7 @@ def join(tx: Tx, node_id: str, *, compared: Standing, lost: bool, others: Collec
 
 
 def look(tx: Tx, node_id: str) -> Present:
-    """Says that a node is there, and what it should remember of the database."""
+    """Notes that a node is present; returns what the node should remember of the database."""
     listed = tx.run(_SEEN, id=node_id) > 0
     tx.run(_FORGET_GONE, gone_ms=GONE_MS)
     nodes = tuple(row["id"] for row in tx.rows("SELECT id FROM nodes ORDER BY id"))
@@ -256,12 +258,13 @@ def look(tx: Tx, node_id: str) -> Present:
 
 
 def leave(tx: Tx, node_id: str) -> None:
-    """Takes a node off the list that ends in order: all that it dialled is written."""
+    """Takes a node off the list that ends in order: everything that it dialled is written."""
     tx.run(_LEAVE, id=node_id)
 
 
 def doubt(tx: Tx, *, limit: int) -> int:
-    """Ends up to `limit` calls for `mediaserver.store.store.Store.doubt`; 0 when there is none left."""
+    """Ends up to `limit` calls UNKNOWN for `mediaserver.store.store.Store.doubt`, and returns how many; 0
+    when none is left, with the generation raised and every node off the list."""
     statements = (_DUE, _PAUSED, _CLAIMED, _ARMED)
     rows = list(chain.from_iterable(tx.rows(statement, limit=limit) for statement in statements))
     for row in rows:

@@ -42,10 +42,10 @@ NODE_LOST = "node_lost"
 """The cause of an UNKNOWN call: its node stopped renewing after the attempt was armed."""
 
 NOT_DIALLED = "not_dialled"
-"""The cause of an attempt whose INVITE never left: its node said so. It counts for no limit."""
+"""The cause of an attempt whose INVITE never left, as its node said. It counts for no limit."""
 
 REAP_LIMIT = 500
-"""The most lost calls that one transaction deals with."""
+"""The most lost calls that one transaction handles."""
 
 _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.DIALING: "dialing_at_ms",
@@ -53,7 +53,7 @@ _PROGRESS_COLUMN: Mapping[CallStatus, str] = {
     CallStatus.ANSWERED: "answered_at_ms",
 }
 
-# A lane for each trunk: one that is full, or dials too fast, holds up no other one.
+# A lane for each trunk: a trunk that is full, or dials too fast, holds up no other one.
 _LANES = f"""
 SELECT trunk_id, company_id, company_room, trunk_room, trunk_pace FROM (
     SELECT t.id AS trunk_id, t.company_id AS company_id, c.max_concurrent_calls - (
@@ -136,8 +136,8 @@ _WISHES = """
 SELECT id FROM calls WHERE owner = :node AND stage = 'ARMED' AND hangup_requested = 1
 """
 
-# Those that somebody holds a lock of are looked at another time: a node that was stopped in the middle of a
-# transaction must not stop the one that looks after it.
+# Locked rows are skipped until another time: a node that was stopped in the middle of a transaction must
+# not stop the node that reaps its calls.
 _EXPIRED = """
 SELECT id FROM calls WHERE stage = 'CLAIMED' AND lease_until_ms <= {now}
 ORDER BY lease_until_ms LIMIT :limit {skip_locked}
@@ -165,13 +165,12 @@ ON CONFLICT (id) DO NOTHING RETURNING *
 
 
 def claim(tx: Tx, node: str, limit: int, ttl_ms: int) -> list[Claim]:
-    """Takes up to `limit` calls that are due, fairly between companies and within their concurrency. Raises
-    `HistoryChanged` while the database may have forgotten what nodes did.
+    """Claims up to `limit` due calls, in turn between trunks and within the companies' concurrency. Raises
+    `HistoryChanged` while the database may lack what nodes did.
 
     `node` names one run of one process (a restarted process is another node). The lease ends after `ttl_ms`
     unless renewed. One call of each trunk in turn: a company with a hundred thousand calls in the queue
-    delays nobody else's.
-    """
+    delays nobody else's."""
     if limit <= 0:
         return []
     history.check(tx)
@@ -188,7 +187,8 @@ def _place(row: Row) -> tuple[int, int]:
 
 
 def _shares(tx: Tx, lanes: Sequence[Row], limit: int) -> Counter[str]:
-    """How many calls of each trunk: one in turn, as far as there are any, and room for its company."""
+    """Returns how many calls of each trunk to claim: one in turn, as far as there are any, and as their
+    companies have room."""
     shares: Counter[str] = Counter()
     taken: Counter[str] = Counter()
     due = [[lane] * len(tx.rows(_DUE, **_room(lane, limit))) for lane in lanes]
@@ -208,7 +208,7 @@ def _room(lane: Row, limit: int) -> dict[str, object]:
 
 
 def claim_of(row: Row) -> Claim:
-    """The claim that a row of `calls` is."""
+    """Makes the claim of a row of `calls`."""
     return Claim(
         call_id=row["id"],
         epoch=row["epoch"],
@@ -226,10 +226,12 @@ def claim_of(row: Row) -> Claim:
 
 
 def arm(tx: Tx, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
-    """Commits the attempt: only after True may the INVITE leave. The call is then DIALING (`call.dialing` is
-    written). False: leave it alone; it was cancelled, lost to another node, or a rule stands against it (then
-    it has ended, or is back in the queue for later, and the call tells why). Where this raises, nobody knows
-    whether it was committed: `release` the claim, and do not dial."""
+    """Commits the attempt: the INVITE may leave only after True. The call is then DIALING, and `call.dialing`
+    is written.
+
+    False: do not dial. The call was cancelled, another node has it, or a rule refuses it, in which case it
+    has ended or is queued for later, with a decision. Where this raises, the commit may have happened or not:
+    `release` the claim, and do not dial."""
     rules.lock_company(tx, claim.company_id)
     held = tx.row(_MINE, **fence(claim))
     if held is None:
@@ -267,7 +269,7 @@ def _verdict(tx: Tx, claim: Claim, batch: BatchStatus | None) -> Verdict:
 
 
 def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
-    """Ends a call that is never to be dialled, or puts it back for later; and writes down why."""
+    """Ends a call that is never to be dialled, or queues it for later; records the decision."""
     decisions.note(tx, claim.call_id, verdict)
     if verdict.refused:
         cause = str(verdict.rule)
@@ -278,16 +280,16 @@ def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
 
 
 def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:
-    """Gives a claim back to the queue that was *not dialled*: not armed (a node that drains, or lacks what it
-    takes), or armed without an INVITE having left. Nobody takes an unarmed one within `pause_ms`. False: it
-    is not this claim's any more."""
+    """Returns a claim that was *not dialled* to the queue: one not armed (the node drains, or lacks an
+    engine), or armed without an INVITE having left. An unarmed call is not claimed again within `pause_ms`.
+    False: the claim no longer holds the call."""
     if tx.run(_RELEASE, **fence(claim), pause_ms=pause_ms):
         return True
     row = tx.row(HOLD, **fence(claim))
     if row is None or row["stage"] == Stage.CLAIMED:
         return False
     outcome = Outcome(status=CallStatus.FAILED, cause=NOT_DIALLED, error="The INVITE never left")
-    if row["stage"] == Stage.FINISHED:  # UNKNOWN: at least that is known now
+    if row["stage"] == Stage.FINISHED:  # the call is UNKNOWN, and is now known not to have been dialled
         return finish(tx, claim=claim, outcome=outcome)
     if row["hangup_requested"]:
         end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
@@ -297,8 +299,9 @@ def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:
 
 
 def progress(tx: Tx, claim: Claim, status: CallStatus, at_ms: int) -> bool:
-    """DIALING, RINGING or ANSWERED at `at_ms`, with its event. A state that the call has already reached or
-    passed changes nothing. False: the call is not this claim's any more."""
+    """Records DIALING, RINGING or ANSWERED at `at_ms`, with its event. A state that the call has reached or
+    passed changes nothing. False: the claim no longer holds the call. Raises `LocalError` for another
+    status."""
     column = _PROGRESS_COLUMN.get(status)
     if column is None:
         raise LocalError(f"{status} is not progress")
@@ -317,14 +320,14 @@ def progress(tx: Tx, claim: Claim, status: CallStatus, at_ms: int) -> bool:
 
 
 def held(tx: Tx, node: str) -> list[str]:
-    """The calls that are claimed by `node`, or live on it, as far as the database knows."""
+    """Returns the calls that are claimed by `node` or live on it, as far as the database knows."""
     return [row["id"] for row in tx.rows(_HELD, node=node)]
 
 
 def renew(tx: Tx, node: str, ttl_ms: int, *, unheld: frozenset[str] = frozenset()) -> list[Renewal]:
-    """Extends the leases of `node`, but for those `unheld`: claims of which it never heard, because the
-    database's answer was lost. They run out. A lease that ran out while the database was away is extended as
-    well: whoever still has the row holds the call, whatever the time."""
+    """Extends the leases of `node`, except those of `unheld`: claims that the node never received, because
+    the database's answer was lost. Those expire. A lease that ran out while the database was away is extended
+    as well: the node that the row names holds the call."""
     leases = [row for call_id in sorted(unheld) for row in tx.rows(_LEASE, id=call_id, node=node)]
     rows = tx.rows(_RENEW, node=node, ttl_ms=ttl_ms)
     for lease in leases:
@@ -337,13 +340,14 @@ def renew(tx: Tx, node: str, ttl_ms: int, *, unheld: frozenset[str] = frozenset(
 
 
 def pending_hangups(tx: Tx, node: str) -> list[str]:
-    """The live calls of `node` whose end somebody asked for."""
+    """Returns the live calls of `node` that a client has asked to end."""
     return [row["id"] for row in tx.rows(_WISHES, node=node)]
 
 
 def reap_expired(tx: Tx) -> Reaped:
-    """Deals with expired leases: never armed, back to the queue; armed, UNKNOWN for ever. Renew first."""
-    # Whether a claim was armed is not known while the database may have forgotten it.
+    """Handles expired leases: a call that was never armed is requeued, an armed one becomes UNKNOWN for ever.
+    To be called after `renew`."""
+    # While the database may lack rows, it is not known whether a claim was armed.
     expired = [row["id"] for row in tx.rows(_EXPIRED, limit=REAP_LIMIT)] if history.whole(tx) else []
     requeued = tuple(call_id for call_id in expired if tx.run(_REQUEUE, id=call_id))
     unknown = tuple(row["id"] for row in tx.rows(_LOST, limit=REAP_LIMIT))
@@ -353,9 +357,10 @@ def reap_expired(tx: Tx) -> Reaped:
 
 
 def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_up: bool = False) -> Claim:
-    """Writes a call that rings here, RINGING and held by `node`; go on with `progress` and `finish`. Again:
-    nothing. `is_up`: the call was taken while the database was away, and is written whatever the limits say.
-    Raises `RuleBroken` where its company or its trunk is at the limit of concurrent calls."""
+    """Writes an inbound call, RINGING and held by `node`; continue with `progress` and `finish`. A call that
+    is written already stays as it is. `is_up`: the call was answered while the database was away, and is
+    written whatever the limits. Raises `RuleBroken` where its company or trunk is at the limit of concurrent
+    calls."""
     if not is_up:
         rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
     row = tx.row(
@@ -378,7 +383,7 @@ def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_u
 
 
 def inbound_claim(call: NewInboundCall, node: str) -> Claim:
-    """How `node` holds a call that rings there, written or not."""
+    """Makes the claim of `node` on an inbound call, written or not."""
     return Claim(
         call_id=call.call_id,
         epoch=1,

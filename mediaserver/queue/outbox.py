@@ -1,10 +1,9 @@
-"""Events on their way out: written with what they tell, delivered later, at least once.
+"""Webhook events: written in the transaction that makes them true, delivered later, at least once.
 
-`write_event` runs inside the transaction that makes the event true, numbers it (contiguous per call) and lays
-one delivery aside for every subscription that wants it. `take` and `settle` are the sending side: a delivery
-that was taken is due again when its lease ends, so one that died with its process is repeated; and while a
-call's delivery is not settled, its later ones to the same subscription wait, which keeps them in order.
-"""
+`write_event` numbers an event (contiguous per call) and inserts one delivery for every subscription that
+wants it. `take` and `settle` are for the sender: a delivery that was taken is due again when its lease ends,
+so one whose process died is repeated. While a delivery of a call is not settled, later ones of the same call
+to the same subscription wait, which keeps them in order."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ EVENTS = frozenset(
         "webcall.ended",
     }
 )
-"""Everything that is ever told."""
+"""Every kind of event."""
 
 _NEXT = """
 UPDATE calls SET sequence = sequence + 1 WHERE id = :call_id
@@ -57,7 +56,7 @@ INSERT INTO deliveries (outbox_position, company_id, subscription_id, call_id, d
 VALUES (:position, :company_id, :subscription_id, :call_id, {now})
 """
 
-# Of one call only the oldest that is not settled: ids are given in the order of events.
+# Of one call only the oldest unsettled delivery: ids are in the order of events.
 _DUE = """
 SELECT d.id, d.subscription_id, d.call_id, d.attempts, d.attempts_before, o.event_id, o.body,
     o.created_at_ms, s.url
@@ -88,8 +87,8 @@ WHERE id = :id AND state = 'PENDING' AND attempts = :attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one delivery went. Not `delivered`: it is tried again in `retry_ms`, or given up where that is
-    None. `response` is the beginning of the receiver's answer, for the log."""
+    """The result of one attempt to deliver. Without `delivered` it is repeated after `retry_ms`, or given up
+    where that is None. `response`: the beginning of the receiver's answer, for the log."""
 
     delivered: bool
     status: int = 0
@@ -100,15 +99,15 @@ class Result:
 
     @property
     def state(self) -> str:
-        """What the delivery becomes."""
+        """The state of the delivery after this result: DELIVERED, PENDING or DEAD."""
         if self.delivered:
             return "DELIVERED"
         return "DEAD" if self.retry_ms is None else "PENDING"
 
 
 def write_once(tx: Tx, call_id: str, kind: str, data: Mapping[str, Any], *, event_id: str = "") -> None:
-    """Writes an event of a call (`turn.completed`, ...). One with an `event_id` that is there already is not
-    written again: the database's answer may have been lost. Raises `LocalError` for an unknown call."""
+    """Writes an event of a call (`turn.completed`, ...), unless one with this `event_id` is there: the
+    database's answer to the first time may have been lost. Raises `LocalError` for an unknown call."""
     if tx.row("SELECT position FROM outbox WHERE event_id = :event_id", event_id=event_id) is None:
         write_event(tx, call_id=call_id, kind=kind, data=data, event_id=event_id)
 
@@ -116,7 +115,8 @@ def write_once(tx: Tx, call_id: str, kind: str, data: Mapping[str, Any], *, even
 def write_event(
     tx: Tx, *, call_id: str, kind: str, data: Mapping[str, Any], at_ms: int = 0, event_id: str = ""
 ) -> int:
-    """Writes an event of a call and returns its sequence number. `at_ms` 0: now."""
+    """Writes an event of a call; returns its sequence number. `at_ms` 0: now. Raises `LocalError` for an
+    unknown event or call."""
     if kind not in EVENTS:
         raise LocalError(f"there is no event {kind!r}")
     call = tx.row(_NEXT, call_id=call_id)
@@ -145,7 +145,7 @@ def write_event(
 
 
 def new_event_id() -> str:
-    """What receivers know an event by (`webhook-id`)."""
+    """Makes the id by which receivers know an event (`webhook-id`)."""
     return f"evt_{uuid4().hex}"
 
 
@@ -179,18 +179,19 @@ def _wanting(tx: Tx, company_id: str, kind: str) -> list[str]:
 
 
 def matches(pattern: str, kind: str) -> bool:
-    """Whether an event is one of a subscription's: `"*"`, `"call.*"` or the event's own name."""
+    """Whether a subscription's pattern selects the event `kind`: `"*"`, `"call.*"` or the event's own
+    name."""
     return pattern in ("*", kind) or (pattern.endswith(".*") and kind.startswith(pattern[:-1]))
 
 
 def iso(at_ms: int) -> str:
-    """Milliseconds since 1970 as an ISO 8601 time in UTC."""
+    """Returns milliseconds since 1970 as an ISO 8601 time in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def take(tx: Tx, room: Mapping[str, int], *, lease_ms: int) -> list[Delivery]:
-    """Deliveries that are due, at most `room[subscription]` for each; of one call only the oldest that is not
-    done. Those not settled within `lease_ms` are due again."""
+    """Takes due deliveries, at most `room[subscription]` for each, and of one call only the oldest that is
+    not settled. One not settled within `lease_ms` is due again."""
     taken = []
     for subscription_id, free in room.items():
         for row in tx.rows(_DUE, subscription_id=subscription_id, room=free) if free > 0 else ():
@@ -214,8 +215,8 @@ def _delivery(row: Row) -> Delivery:
 
 
 def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:
-    """Writes down how a delivery went: done, to be tried again, or given up. False: it was taken again since,
-    and this result says nothing."""
+    """Records the result of a delivery: delivered, to be repeated, or given up. False: the delivery was taken
+    again since, and this result is ignored."""
     changed = tx.run(
         _SETTLE,
         id=delivery.id,
@@ -241,5 +242,5 @@ def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:
 
 
 def subscriptions(tx: Tx) -> Sequence[str]:
-    """The ids of all enabled webhook subscriptions."""
+    """Returns the ids of all enabled webhook subscriptions."""
     return [row["id"] for row in tx.rows("SELECT id FROM subscriptions WHERE enabled = 1 ORDER BY id")]

@@ -1,7 +1,6 @@
-"""Rows of the store as the rest of the server sees them, and the words they are written in.
+"""Records of the database as the rest of the server uses them, and their states.
 
-Times named `_ms` are milliseconds since 1970 UTC; 0 means "not yet".
-"""
+Times named `_ms` are milliseconds since 1970 UTC; 0 means "not yet"."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from mediaserver.queue.decisions import Decision
 
 
 class CallStatus(StrEnum):
-    """A call's state as the API tells it, in the order in which a call goes through them."""
+    """The state of a call in the API, in the order in which a call goes through them."""
 
     PENDING = "PENDING"
     DIALING = "DIALING"
@@ -30,7 +29,7 @@ class CallStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Nothing follows this state."""
+        """Whether a call stays in this state for ever."""
         return not TRANSITIONS[self]
 
 
@@ -49,16 +48,16 @@ TRANSITIONS: Mapping[CallStatus, frozenset[CallStatus]] = {
     CallStatus.PENDING: frozenset({CallStatus.DIALING, CallStatus.FAILED, CallStatus.CANCELLED}),
     CallStatus.DIALING: frozenset({CallStatus.RINGING, CallStatus.ANSWERED}) | _ENDS,
     CallStatus.RINGING: frozenset({CallStatus.ANSWERED}) | _ENDS,
-    # An answered call was a call: it cannot become one that nobody answered.
+    # An answered call was connected: it cannot become one without an answer.
     CallStatus.ANSWERED: frozenset({CallStatus.COMPLETED, CallStatus.FAILED, CallStatus.UNKNOWN}),
     **dict.fromkeys(_ENDS, frozenset()),
 }
-"""What may follow what within an attempt. A requeued call is still PENDING; another attempt, which only a
-definite outcome allows (`mediaserver.queue.finish`), begins at PENDING again."""
+"""The transitions within an attempt. A requeued call is still PENDING; another attempt, which only a definite
+outcome allows (`mediaserver.queue.finish`), begins at PENDING again."""
 
 
 class Stage(StrEnum):
-    """Where a call is in the dispatch ledger (`mediaserver.queue.ledger`)."""
+    """The stage of a call in the dispatch ledger (`mediaserver.queue.ledger`)."""
 
     QUEUED = "QUEUED"
     HELD = "HELD"  # its batch is paused
@@ -68,17 +67,17 @@ class Stage(StrEnum):
 
 
 class Stopping(StrEnum):
-    """What a request to hang up came to."""
+    """What a request to hang up did."""
 
-    CANCELLED = "cancelled"  # it had not been dialled, and never will be
-    REQUESTED = "requested"  # it is live: whoever holds it must hang up now
-    ENDED = "ended"  # it was over already
+    CANCELLED = "cancelled"  # the call had not been dialled, and never will be
+    REQUESTED = "requested"  # the call is live: the node that holds it must hang up now
+    ENDED = "ended"  # the call was over already
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """An API key: whose, and for what. The key itself is not stored. `agents`: those that it is for, none for
-    all."""
+    """An API key: its company and scopes. The key itself is not stored. `agents`: those that the key is for,
+    empty for all."""
 
     id: str
     company_id: str
@@ -89,7 +88,8 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
-    """A call to be made. `phone_number` is E.164 with "+", `dial_number` what the trunk's carrier is sent."""
+    """A call to be made. `phone_number`: E.164 with "+"; `dial_number`: what is sent to the trunk's
+    carrier."""
 
     company_id: str
     agent_id: str
@@ -105,8 +105,8 @@ class NewCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInboundCall:
-    """A call that somebody makes to us. `phone_number` is the caller's, as the trunk gave it. It is known by
-    `call_id` before it is written; `ringing_at_ms` 0: since it is."""
+    """An inbound call. `phone_number`: the caller's, as the trunk gave it; `call_id`: known before the call
+    is written; `ringing_at_ms` 0: rings since it was written."""
 
     company_id: str
     agent_id: str
@@ -121,8 +121,8 @@ class NewInboundCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWebCall:
-    """A browser session that somebody has joined. `call_id` is the name of its room, `user_ref` the client's
-    own name for the person."""
+    """A web call that a participant has joined. `call_id`: the name of its room; `user_ref`: the client's own
+    name for the person."""
 
     call_id: str
     company_id: str
@@ -135,7 +135,7 @@ class NewWebCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWebRoom:
-    """A browser session that somebody may join for `life_ms`: a room opened by name, and for whom."""
+    """A room that may be joined for `life_ms`, by whom and for which agent."""
 
     name: str
     company_id: str
@@ -149,8 +149,8 @@ class NewWebRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One call, held by one node for a while. `epoch` fences: a node that lost the call cannot write to
-    it."""
+    """A call held by one node for the length of a lease. `epoch` fences: a node that lost the call cannot
+    write to it."""
 
     call_id: str
     epoch: int
@@ -168,7 +168,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A claim whose lease was extended; `hang_up`: somebody asked for the end of the call meanwhile."""
+    """A claim whose lease was extended. `hang_up`: a client has asked to end the call."""
 
     call_id: str
     epoch: int
@@ -177,8 +177,8 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What `reap_expired` found: calls put back to the queue, calls of which nobody knows how they went, and
-    calls that waited for a company that is gone."""
+    """What `reap_expired` did: calls requeued, calls that became UNKNOWN, and calls cancelled because their
+    company is gone."""
 
     requeued: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -187,12 +187,12 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a call went. `status` is a final one; `cause` a `sip.states.HangupCause` value or a word of ours.
+    """How a call ended. `status` is a final one; `cause` a `sip.states.HangupCause` value or one of this
+    server's.
 
     `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event. `definite`: the far
-    end said so itself (a final answer to the INVITE), which is what another attempt needs. `recording_node`
-    is where other nodes reach the one that has the recording.
-    """
+    end gave a final response to the INVITE, which another attempt requires. `recording_node`: where other
+    nodes reach the node that has the recording."""
 
     status: CallStatus
     cause: str
@@ -211,7 +211,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """One INVITE, or the intention of one: the row is written before it leaves."""
+    """One attempt to dial: its row is written before the INVITE leaves."""
 
     number: int
     node: str
@@ -270,13 +270,14 @@ class CallRecord(CallRow):
 
     @property
     def next_attempt_at_ms(self) -> int:
-        """When it will be dialled, as far as is known; 0 where it will not be, or its batch is paused."""
+        """When the call will be dialled next, as far as is known; 0 where it will not be, or its batch is
+        paused."""
         return self.not_before_ms if self.stage is Stage.QUEUED else 0
 
 
 @dataclass(frozen=True, slots=True)
 class CallPage:
-    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+    """A page of calls, newest first; `cursor` asks for the next page, "" on the last."""
 
     calls: tuple[CallRow, ...]
     cursor: str
@@ -284,8 +285,8 @@ class CallPage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event on its way to one subscription; `body` is sent as it stands, every time. `attempt` counts all
-    attempts, `tries` those since it was last replayed."""
+    """One event to one subscription; `body` is sent unchanged in every attempt. `attempt` counts all
+    attempts, `tries` those since the last replay."""
 
     id: int
     event_id: str
@@ -300,8 +301,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """For metrics, and of what is not done only (the rest grows for ever): calls per ledger stage and per
-    status, deliveries PENDING and DEAD."""
+    """Counts for metrics, of what is not done (the rest grows for ever): calls by ledger stage and by status,
+    deliveries PENDING and DEAD."""
 
     stages: Mapping[str, int]
     statuses: Mapping[str, int]

@@ -1,7 +1,6 @@
-"""What the queue is asked and what it answers: batches, cancellations, rules, repeated requests.
+"""Requests to the queue and their results: batches, cancellations, rules, repeated requests.
 
-Times named `_ms` are milliseconds since 1970 UTC; 0 means "none".
-"""
+Times named `_ms` are milliseconds since 1970 UTC; 0 means "none"."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from mediaserver.queue.decisions import Rule
 from mediaserver.queue.records import CallRow, NewCall
 
 SPACING_MINUTES = 10
-"""Between calls of one batch to the same number, where the company's policy is SPACED."""
+"""Minutes between calls of one batch to the same number, where the company's policy is SPACED."""
 
 
 class Action(StrEnum):
-    """What became of one item of a batch; spec.md 2.5."""
+    """The outcome of one item of a batch; the values are those of the API."""
 
     QUEUED_NOW = "queued_now"
     QUEUED_LATER = "queued_later"
@@ -27,14 +26,14 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemRefused:
-    """An item that was refused before it came to the store (its number, its trunk's format)."""
+    """An item that was refused before it reached the queue (its number, its trunk's format)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What became of an item. `call_id` is "" where nothing was queued, and in a dry run."""
+    """The result of an item. `call_id` is "" where nothing was queued, and in a dry run."""
 
     action: Action
     reason: str = ""
@@ -44,10 +43,10 @@ class ItemResult:
 
 
 class BatchStatus(StrEnum):
-    """Where a batch is; contract.md. COMPLETED and CANCELLED are final."""
+    """The state of a batch. COMPLETED and CANCELLED are final."""
 
     PENDING = "PENDING"  # accepted, nothing in the queue yet
-    SCHEDULED = "SCHEDULED"  # all of it waits for a later time
+    SCHEDULED = "SCHEDULED"  # all of its calls wait for a later time
     QUEUED = "QUEUED"
     ONGOING = "ONGOING"  # at least one of its calls was dialled
     PAUSED = "PAUSED"
@@ -56,13 +55,14 @@ class BatchStatus(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Nothing follows this state."""
+        """Whether a batch stays in this state for ever."""
         return self in (BatchStatus.COMPLETED, BatchStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """A batch request. `items` in request order; the calls carry the batch's own agent and webhook."""
+    """A request for a batch. `items` in the order of the request; every call has the batch's agent and
+    webhook."""
 
     company_id: str
     agent_id: str
@@ -72,7 +72,8 @@ class NewBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReceipt:
-    """What became of a batch request, in request order. `batch_id` is "" where nothing was queued."""
+    """The result of a request for a batch, `items` in its order. `batch_id` is "" where nothing was
+    queued."""
 
     batch_id: str
     webhook_id: str
@@ -80,7 +81,7 @@ class BatchReceipt:
     items: tuple[ItemResult, ...]
 
     def count(self, action: Action) -> int:
-        """How many items came to `action`."""
+        """Returns how many items have the outcome `action`."""
         return sum(item.action is action for item in self.items)
 
 
@@ -101,7 +102,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchPage:
-    """A piece of a list, newest first; `cursor` asks for the next one, "" on the last."""
+    """A page of batches, newest first; `cursor` asks for the next page, "" on the last."""
 
     batches: tuple[BatchRow, ...]
     cursor: str
@@ -109,8 +110,8 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A call that will not be dialled any more: the one that was due first. `others` are the ids of further
-    ones to the same number that were cancelled with it."""
+    """The cancelled call that was due first. `others`: the ids of further calls to the same number that were
+    cancelled with it."""
 
     call: CallRow
     previous_status: str
@@ -129,7 +130,7 @@ class DoNotCall:
 
 @dataclass(frozen=True, slots=True)
 class DoNotCallPage:
-    """A piece of the list, by number; `cursor` asks for the next one, "" on the last."""
+    """A page of the list, by number; `cursor` asks for the next page, "" on the last."""
 
     numbers: tuple[DoNotCall, ...]
     cursor: str
@@ -137,7 +138,7 @@ class DoNotCallPage:
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """A request that may be sent twice: the client's Idempotency-Key and the SHA-256 of the body. Kept for a
+    """A request that may be repeated: the client's Idempotency-Key and the SHA-256 of the body. Kept for a
     day."""
 
     key: str
@@ -146,7 +147,7 @@ class Repeatable:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the first request with this key came to: a call or a batch."""
+    """The result of the first request with this key: a call or a batch."""
 
     call: CallRow | None = None
     batch: BatchReceipt | None = None

@@ -1,11 +1,10 @@
-"""Who may be dialled, and when: the same rules when a call is queued and when it is about to be dialled.
+"""Rules for dialling, checked when a call is queued and again when it is about to be dialled.
 
-Some rules say never (a destination that the company may not call, a number on its do-not-call list), the
-others say when to look again. `forbidden` and `planned` are asked when a call comes in; `arming` asks all of
-them, and what only the moment knows (limits, rates), in the transaction that lets the INVITE leave: what has
-changed in between counts. Whoever counts holds the company's row (`lock_company`), so that two nodes do not
-both take the last place.
-"""
+Some rules refuse for ever (a destination that the company may not call, a number on its do-not-call list),
+the others say when to check again. `forbidden` and `planned` are checked when a call is queued. `arming`
+checks every rule, limits and rates of the moment included, in the transaction that lets the INVITE leave, so
+that changes in between count. A transaction that counts holds the company's row (`lock_company`), so that two
+nodes do not both take the last place."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from mediaserver.queue.decisions import Rule, Verdict
 from mediaserver.queue.outbox import iso
 
 FULL_PAUSE_MS = 1000
-"""How long a call that found its company or its trunk at its limit waits before it is looked at again."""
+"""How long a call waits whose company or trunk was at its limit, before the limits are checked again."""
 
 GO = Verdict()
 
@@ -55,15 +54,14 @@ SELECT id FROM companies WHERE id <> :company_id AND enabled = 1 AND caller_ids 
 """
 
 UNWRITTEN_MS = 120_000
-"""A telephone may be called into a room before the room's call is written, with the first who is there: it
-counts for so long by itself. It rings for a minute at the most."""
+"""A leg may be dialled into a room before the room's call is written, with the first participant. For so long
+the leg counts by itself; it rings for a minute at the most."""
 
 LIVE_LEG = f"""
 (l.started_at_ms > {{now}} - {UNWRITTEN_MS}
     OR EXISTS (SELECT 1 FROM calls o WHERE o.id = l.call_id AND o.stage = 'ARMED'))
 """
-"""Of the telephones `l` beside the one that a call began with (`mediaserver.queue.extra_legs`): those that
-count."""
+"""Condition on the legs `l` besides a call's first (`mediaserver.queue.extra_legs`): those that count."""
 
 _COMPANY_ARMED = f"""
 SELECT (SELECT COUNT(*) FROM calls h WHERE h.company_id = :company_id AND h.stage = 'ARMED')
@@ -85,7 +83,7 @@ ORDER BY started_at_ms DESC LIMIT :most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the rules need to know of a company, a trunk and an agent, at `now_ms`."""
+    """Settings of a company, a trunk and an agent that the rules need, at `now_ms`."""
 
     company_id: str
     trunk_id: str
@@ -105,12 +103,12 @@ class Facts:
 
 
 def lock_company(tx: Tx, company_id: str) -> None:
-    """Holds the company's row until the transaction ends: what is counted stays so."""
+    """Locks the company's row until the transaction ends, so that counts stay true."""
     tx.rows("SELECT id FROM companies WHERE id = :company_id {lock}", company_id=company_id)
 
 
 def facts(tx: Tx, *, company_id: str, trunk_id: str, agent_id: str) -> Facts:
-    """What is known now. Raises `LocalError` for a company that there is not."""
+    """Reads the facts of now. Raises `LocalError` for an unknown company."""
     row = tx.row(_FACTS, company_id=company_id, trunk_id=trunk_id, agent_id=agent_id)
     if row is None:
         raise LocalError(f"there is no company {company_id!r}")
@@ -135,7 +133,7 @@ def facts(tx: Tx, *, company_id: str, trunk_id: str, agent_id: str) -> Facts:
 
 
 def _caller_id(row: Row) -> str:
-    """What the called person sees, as E.164 where it is a number: the agent's own, else the trunk's."""
+    """Returns the caller ID, as E.164 where it is a number: the agent's own, else the trunk's."""
     shown: str = row["agent_number"] or row["trunk_caller_id"]
     try:
         return normalise(shown, row["country"] or None) if shown else ""
@@ -144,7 +142,7 @@ def _caller_id(row: Row) -> str:
 
 
 def forbidden(tx: Tx, known: Facts, phone_number: str) -> Verdict:
-    """Whether the number may never be dialled, as things are."""
+    """Refuses a number that may not be dialled, whatever the time and the limits."""
     if not known.configured:
         return Verdict(Rule.NOT_CONFIGURED, "The agent or its trunk is not configured any more")
     if not may_dial(phone_number, known.prefixes):
@@ -162,7 +160,7 @@ def forbidden(tx: Tx, known: Facts, phone_number: str) -> Verdict:
 
 
 def _owned(tx: Tx, known: Facts) -> Verdict:
-    """A number that a company lists is shown by that company alone; one that lists numbers shows no other."""
+    """Refuses a caller ID that another company lists, or that is missing from this company's own list."""
     if not known.caller_id:
         return GO
     if known.caller_ids is not None:
@@ -174,7 +172,7 @@ def _owned(tx: Tx, known: Facts) -> Verdict:
 
 
 def open_at(known: Facts, phone_number: str, at_ms: int) -> Verdict:
-    """Whether the called party may be called at `at_ms`, by their own clock."""
+    """Checks the calling hours at `at_ms`, by the called party's clock."""
     if not known.windows:
         return GO
     opens_ms = next_open_ms(known.windows, zones_of(phone_number, known.country), at_ms)
@@ -187,8 +185,8 @@ def open_at(known: Facts, phone_number: str, at_ms: int) -> Verdict:
 
 
 def planned(tx: Tx, known: Facts, phone_number: str, *, at_ms: int, also_ms: Iterable[int] = ()) -> Verdict:
-    """Whether a call may be put in the queue for `at_ms`: what was dialled, what is queued and `also_ms` all
-    count for the contact limit."""
+    """Checks the contact limit for a call to be queued for `at_ms`: dialled calls, queued calls and `also_ms`
+    all count."""
     if not known.contact_calls:
         return GO
     values = {"company_id": known.company_id, "phone_number": phone_number}
@@ -209,7 +207,7 @@ def _contacted(known: Facts, times: Iterable[int], at_ms: int) -> Verdict:
 
 
 def arming(tx: Tx, known: Facts, phone_number: str) -> Verdict:
-    """Whether the number may be dialled at this moment. The company's row must be held."""
+    """Checks every rule at this moment. The company's row must be locked."""
     verdicts = _all(tx, known, phone_number)
     return next((verdict for verdict in verdicts if verdict.rule is not None), GO)
 
@@ -235,7 +233,7 @@ def _recent(tx: Tx, known: Facts, phone_number: str) -> Verdict:
 
 
 def room(tx: Tx, known: Facts) -> Verdict:
-    """Whether company and trunk are below their limits. The company's row must be held."""
+    """Checks the limits of concurrent calls of company and trunk. The company's row must be locked."""
     until_ms = known.now_ms + FULL_PAUSE_MS
     if _many(tx.row(_COMPANY_ARMED, company_id=known.company_id)) >= known.company_calls:
         return Verdict(Rule.COMPANY_LIMIT, "The company is at its limit of concurrent calls", until_ms)
@@ -245,8 +243,9 @@ def room(tx: Tx, known: Facts) -> Verdict:
 
 
 def take_place(tx: Tx, *, company_id: str, trunk_id: str = "") -> None:
-    """Lets a call in that nobody dials: one that comes to us, or one from a browser (which has no trunk).
-    Holds the company's row until the call is written. Raises `RuleBroken` where company or trunk is full."""
+    """Reserves a place for a call that the server does not dial: an inbound one, or a web call (which has no
+    trunk). Holds the company's row until the call is written. Raises `RuleBroken` where company or trunk is
+    full."""
     lock_company(tx, company_id)
     verdict = room(tx, facts(tx, company_id=company_id, trunk_id=trunk_id, agent_id=""))
     if verdict.rule is not None:

@@ -1,4 +1,4 @@
-"""Browser sessions in the store: calls of direction "web", which nobody dials and which begin answered."""
+"""Web calls in the database: calls of direction "web", which are not dialled and begin ANSWERED."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ RETURNING *
 
 
 def record(tx: Tx, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
-    """Writes a browser session that began here, ANSWERED and held by `node`; go on with `finish`. It takes
-    the place that was held for it, if one was. Raises `RuleBroken` where its company is full."""
-    extra_legs.leave(tx, leg_id=call.call_id)  # the place that was held for it becomes its own
+    """Writes a web call, ANSWERED and held by `node`; continue with `finish`. It takes the place that was
+    reserved for it, if one was. Raises `RuleBroken` where its company is full."""
+    extra_legs.leave(tx, leg_id=call.call_id)  # the reserved place becomes the call's own
     rules.take_place(tx, company_id=call.company_id)
     row = tx.row(
         _RECORD,

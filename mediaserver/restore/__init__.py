@@ -1,1 +1,1 @@
-"""A database put back from a copy: what this node dialled meanwhile."""
+"""Recovery after a database was restored from a copy: what this node dialled since the copy was made."""

@@ -1,9 +1,9 @@
-"""What this node dialled, in files beside the database: a line for each attempt, on disk before its INVITE.
+"""Records what this node dials in files beside the database: a line for each attempt, on disk before its
+INVITE.
 
-A database may forget (`mediaserver.queue.history`); these files are how a node knows all the same. They
-belong to the machine and are no part of a copy of the database. One file a day, kept for `KEPT_DAYS`;
-attempts that are waiting together share one fsync.
-"""
+A database may lose rows (`mediaserver.queue.history`); from these files a node knows what it dialled all the
+same. They belong to the machine and are no part of a copy of the database. One file a day, kept for
+`KEPT_DAYS`; attempts that wait together share one fsync."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ T = TypeVar("T")
 KEPT_DAYS = 30
 
 CHUNK = 500
-"""Notes that are compared at a time."""
+"""The most notes that are compared at a time."""
 
 BLOCK_BYTES = 65_536
 
 GONE = "gone"
-"""Begins a line of calls that the database has no row of, and that need not be told again."""
+"""The first word of a line with calls that the database has no row of, and that need no further
+comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a node knows beside its notes: who it is, what was in the database, which others there were."""
+    """What a node keeps besides its notes: its id, an event that was in the database, the ids of other
+    nodes."""
 
     node_id: str
     witness: Witness | None = None
@@ -45,7 +47,7 @@ class Remembered:
 
 
 class DialLog:
-    """The files in `folder`. Use `open` first."""
+    """The notes in the files of `folder`. `open` comes first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,12 +59,12 @@ class DialLog:
         self._remembered: Remembered | None = None
 
     async def open(self) -> None:
-        """Makes the folder, and a name for this node where it has none. Raises OSError."""
+        """Makes the folder, and an id for this node where it has none. Raises OSError."""
         self._remembered = await self._on_thread(self._open)
 
     @property
     def remembered(self) -> Remembered:
-        """What is known beside the notes. Raises `LocalError` before `open`."""
+        """What the node keeps besides its notes. Raises `LocalError` before `open`."""
         if self._remembered is None:
             raise LocalError("the dial log is not open")
         return self._remembered
@@ -75,23 +77,24 @@ class DialLog:
         self._thread.shutdown()
 
     async def note(self, note: Note) -> None:
-        """Returns when the note is on disk: only then may the INVITE leave. Raises OSError: it is not."""
+        """Writes a note; returns when it is on disk, and only then may the INVITE leave. Raises OSError: it
+        is not."""
         await self._put(f"{note.call_id} {note.epoch} {note.node} {note.at_ms}\n")
 
     async def note_gone(self, call_ids: Sequence[str]) -> None:
-        """That the database has no row of these calls. Raises OSError."""
+        """Writes that the database has no row of these calls. Raises OSError."""
         await self._put(" ".join([GONE, *call_ids]) + "\n")
 
     async def remember(self, witness: Witness | None, others: Sequence[str]) -> None:
-        """Keeps what was seen of the database. Raises OSError."""
+        """Keeps an event and the nodes that were seen in the database. Raises OSError."""
         known = Remembered(self.remembered.node_id, witness, tuple(others))
         if known != self._remembered:
             self._remembered = known
             await self._on_thread(partial(self._keep, known))
 
     async def chunks(self) -> AsyncGenerator[tuple[list[Note], frozenset[str]], None]:
-        """The notes, the last ones first, at most `CHUNK` at a time, each time with the calls that are known
-        to be gone."""
+        """Yields the notes, the last ones first, at most `CHUNK` at a time, each time with the calls known to
+        be gone."""
         gone: set[str] = set()
         lines = self._lines()
         while notes := await self._on_thread(partial(_next_notes, lines, gone)):
@@ -117,7 +120,7 @@ class DialLog:
                 error = failed
             for _, written in batch:
                 if written.done():
-                    continue  # who asked is gone
+                    continue  # the caller was cancelled
                 if error is None:
                     written.set_result(None)
                 else:
@@ -166,7 +169,7 @@ class DialLog:
             raise
 
     def _begin(self, day: str) -> None:
-        """Opens the file of the day, behind what a crash has left of its last line."""
+        """Opens the file of the day, behind the cut line that a crash may have left."""
         self._close()
         path = self._folder / f"{day}.log"
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, mode=0o600)
@@ -190,7 +193,7 @@ class DialLog:
             os.close(folder)
 
     def _days(self) -> list[Path]:
-        """The files, the last one first."""
+        """Returns the files, the last one first."""
         return sorted(self._folder.glob("[0-9]*-[0-9]*-[0-9]*.log"), reverse=True)
 
     def _close(self) -> None:
@@ -199,7 +202,7 @@ class DialLog:
         self._file, self._day = -1, ""
 
     def _lines(self) -> Iterator[str]:
-        """Every line, the last one first."""
+        """Yields every line, the last one first."""
         for path in self._days():
             yield from _backwards(path)
 
@@ -217,8 +220,8 @@ def _backwards(path: Path) -> Iterator[str]:
 
 
 def _next_notes(lines: Iterator[str], gone: set[str]) -> list[Note]:
-    """The next notes; what is said between them of calls that are gone is added to `gone`, which a call's own
-    notes come after."""
+    """Returns the next notes, and adds calls that the lines between them call gone to `gone`: such a line
+    comes before the call's own notes."""
     notes: list[Note] = []
     for line in lines:
         words = line.split(" ")
@@ -232,7 +235,7 @@ def _next_notes(lines: Iterator[str], gone: set[str]) -> list[Note]:
 
 
 def _note(words: Sequence[str]) -> Note | None:
-    """A line; None for one that a crash has cut, whose INVITE never left."""
+    """Parses a line; None for one that a crash has cut, whose INVITE never left."""
     if len(words) != 4 or not (words[1].isdecimal() and words[3].isdecimal()):
         return None
     return Note(words[0], int(words[1]), words[2], int(words[3]))

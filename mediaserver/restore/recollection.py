@@ -1,9 +1,9 @@
-"""What this node remembers, compared with what the database does: at the start, and whenever that may have
-forgotten something (`mediaserver.queue.history`).
+"""Compares this node's notes of what it dialled with the database: at the start, and whenever the database
+may have lost something (`mediaserver.queue.history`).
 
-A node's own notes are compared from the last one backwards, until the database has what is older as well.
-What it lacks it is told; then the node joins the generation, and calls are taken when every node has.
-"""
+Notes are compared from the last one backwards, until the database has the older ones as well. What the
+database lacks is written to it; then the node joins the generation, and calls are dialled once every node has
+joined."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ LEAVE_S = 2.0
 
 
 class Recollection:
-    """Compares `notes` with `store`."""
+    """Compares a node's notes of what it dialled with `store`, and writes what the database lacks."""
 
     def __init__(self, store: Store, notes: DialLog) -> None:
         self.refused = False
-        """Whether the last note could not be written: nothing is dialled until one can be."""
+        """Whether the last note could not be written: nothing is dialled until a note can be."""
         self._store = store
         self._notes = notes
 
     async def open(self) -> None:
-        """Opens the notes. Raises OSError."""
+        """Opens the file of notes. Raises OSError."""
         await self._notes.open()
 
     async def close(self) -> None:
-        """This node ends, and all that it dialled is written, unless the database is away: then it stays on
-        the list, and is waited for where the database forgets."""
+        """Takes this node off the database's list of nodes. Where the database does not answer within
+        `LEAVE_S` seconds the node stays listed, and a database that was restored waits for it."""
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._store.leave(self._notes.remembered.node_id)
         await self._notes.close()
 
     async def note(self, claim: Claim) -> None:
-        """Notes that this node is about to dial. Raises OSError: it must not."""
+        """Notes that this node is about to dial. Raises OSError: then the node must not dial."""
         note = Note(claim.call_id, claim.epoch, claim.node, int(time.time() * 1000))
         try:
             await self._notes.note(note)
@@ -55,7 +55,7 @@ class Recollection:
             raise
 
     async def compare(self) -> None:
-        """Tells the database what it has forgotten, and joins it. Raises `StoreError`."""
+        """Writes to the database what it has lost, and joins its generation. Raises `StoreError`."""
         known = self._notes.remembered
         while True:
             standing = await self._store.standing()
@@ -69,12 +69,13 @@ class Recollection:
         await self._remember()
 
     async def look(self) -> None:
-        """Says that this node is there, and keeps what it sees. Raises `StoreError`."""
+        """Renews this node's place on the database's list and keeps what the database shows. Raises
+        `StoreError`."""
         if self.refused:
             with contextlib.suppress(OSError):
                 await self._notes.note_gone(())
                 self.refused = False
-        if not await self._remember():  # it was silent for so long that it was taken off
+        if not await self._remember():  # the node was silent for so long that it was taken off the list
             await self.compare()
 
     async def _remember(self) -> bool:
@@ -82,7 +83,7 @@ class Recollection:
         known = self._notes.remembered
         seen = await self._store.look(known.node_id)
         others = [node_id for node_id in seen.nodes if node_id != known.node_id]
-        with contextlib.suppress(OSError):  # an older witness is one as well
+        with contextlib.suppress(OSError):  # an older witness serves as well
             await self._notes.remember(seen.witness, others)
         return seen.listed
 

@@ -1,1 +1,1 @@
-"""Rooms: browser sessions over WebRTC, and who is in them."""
+"""Rooms: WebRTC sessions of browsers and LiveKit SDKs, telephones, and the agent among them."""

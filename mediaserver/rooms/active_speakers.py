@@ -1,4 +1,4 @@
-"""Who speaks at the moment, from how loud each one is: what LiveKit's clients show as active speakers."""
+"""Detects active speakers from levels, for LiveKit's speaker updates."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from mediaserver.rooms.participant import Participant
 from pipeline.media.bridge import ACTIVE
 
 LOOK_S: Final = 0.25
-"""How often it is looked at; LiveKit's servers do so every 0.4 s."""
+"""Seconds between two readings of the levels; LiveKit's servers take 0.4 s."""
 
 HOLD: Final = 3
-"""Looks that somebody may be quiet for before they have ceased to speak: pauses between words."""
+"""Looks in a row below the level before a participant has stopped speaking: pauses between words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speaking:
-    """Somebody began (`active`) or ceased to speak. `level`: 0 to 1, root mean square of full scale."""
+    """A participant began (`active`) or stopped speaking. `level`: 0 to 1, root mean square relative to full
+    scale."""
 
     participant: Participant
     level: float
@@ -26,15 +27,15 @@ class Speaking:
 
 
 class Speakers:
-    """The people of one room who speak."""
+    """The active speakers of one room."""
 
     __slots__ = ("_quiet",)
 
     def __init__(self) -> None:
-        self._quiet: dict[str, int] = {}  # who speaks, by sid: looks since they were loud
+        self._quiet: dict[str, int] = {}  # active speakers by sid: looks since they were loud
 
     def look(self, levels: Iterable[tuple[Participant, float]]) -> list[Speaking]:
-        """What has changed, given how loud everybody was since the last look."""
+        """Takes the level of every participant since the last call; returns what has changed."""
         changes, here = [], set()
         for participant, level in levels:
             sid = participant.sid
@@ -49,5 +50,5 @@ class Speakers:
                     del self._quiet[sid]
                     changes.append(Speaking(participant, 0.0, active=False))
         for sid in self._quiet.keys() - here:
-            del self._quiet[sid]  # gone; clients know
+            del self._quiet[sid]  # they have left, which clients know
         return changes

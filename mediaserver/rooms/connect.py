@@ -1,4 +1,4 @@
-"""From a request for a browser session to a room that may be joined: the rules of section 7.3."""
+"""Creates rooms for browser sessions: the checks of `POST /api/v1/web-calls/connect`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from mediaserver.store.store import Store
 
 
 class WebCalls:
-    """Opens rooms. `lobby` gives the node's rooms, and raises `NotConfigured` where it has none."""
+    """Creates rooms for browser sessions. `room_registry` returns the node's rooms, and raises
+    `NotConfigured` where there are none."""
 
-    def __init__(self, directory: Directory, store: Store, *, lobby: Callable[[], RoomRegistry]) -> None:
+    def __init__(
+        self, directory: Directory, store: Store, *, room_registry: Callable[[], RoomRegistry]
+    ) -> None:
         self._directory = directory
         self._store = store
-        self._lobby = lobby
+        self._room_registry = room_registry
 
     async def connect(self, access: Access, request: WebCallRequest) -> JoinGrant:
-        """A room with its agent, and the token for one participant, both written down. Raises `ScopeMissing`,
-        `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
+        """Creates a room with its agent and a token for one participant, and stores both. Raises
+        `ScopeMissing`, `NotFound`, `NotConfigured`, `TooMany`, `Unavailable`."""
         company_id = access.company_id
         company = self._directory.company(company_id)
         if company is None or not company.web_calls:
@@ -33,23 +36,23 @@ class WebCalls:
         agent = access.companys_thing(self._directory.agent(request.agent_id), UNKNOWN_AGENT)
         access.check_agent(agent.id)
         await self.check_vacancy(company_id)
-        invitation = self._lobby().invite(company_id, request)
+        join_grant = self._room_registry().invite(company_id, request)
         room = NewWebRoom(
-            name=invitation.room_name,
+            name=join_grant.room_name,
             company_id=company_id,
             agent_id=agent.id,
-            identity=invitation.identity,
+            identity=join_grant.identity,
             life_ms=LIFETIME_S * 1000,
             user_ref=request.user_ref,
             variables=request.variables,
             metadata=request.metadata,
         )
         await self._store.open_room(room)
-        return invitation
+        return join_grant
 
     async def check_vacancy(self, company_id: str) -> None:
-        """Raises `TooMany` where the company is at its limit of concurrent calls. The place itself is taken
-        when somebody joins: a page that shows a button has called nobody yet."""
+        """Raises `TooMany` where the company is at its limit of concurrent calls. The place is taken only
+        when a participant joins: a page that shows a button has called nobody yet."""
         verdict = await self._store.vacancy(company_id)
         if verdict.rule is not None:
             raise TooMany(verdict.reason)

@@ -1,4 +1,4 @@
-"""What can go wrong in a room, as one tree."""
+"""Exceptions of rooms: refusals by the room, and what a client sent wrong."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ class RoomError(LocalError):
 
 
 class RoomClosed(RoomError):
-    """The room is over: nobody joins it any more."""
+    """The room has ended: nobody can join it."""
 
 
 class RoomFull(RoomError):
-    """The room, or the media port of this server, takes nobody else."""
+    """The room, or the media port of this server, has no place for another participant."""
 
 
 class TokenRefused(RoomError):
-    """A participant token that is not ours, has expired, or does not allow this."""
+    """A participant token with a wrong signature, an expired one, or one without the grant."""
 
 
 class BadOffer(RemoteError):
-    """A session description that cannot be answered: malformed, oversized, or without audio of ours."""
+    """A session description that cannot be answered: malformed, oversized, or without an audio codec of this
+    server."""
 
 
 class PeerClosed(RoomError):
-    """The peer connection is over."""
+    """The peer connection is closed, or never existed."""
 
 
 class BadSignal(RemoteError):
-    """A signalling message that is not LiveKit's protocol, or too much of it."""
+    """A signalling message that is not LiveKit's protocol or is too large, or too many messages."""

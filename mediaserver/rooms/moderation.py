@@ -14,39 +14,44 @@ UNKNOWN_PARTICIPANT = "Participant not found"
 
 
 class Moderation:
-    """Moderates the rooms of `lobby` for the company's API clients."""
+    """Moderates the rooms of `room_registry` for the company's API clients."""
 
-    def __init__(self, lobby: RoomRegistry, lines: OutboundLegs | None) -> None:
-        self._lobby = lobby
-        self._lines = lines
+    def __init__(self, room_registry: RoomRegistry, outbound_legs: OutboundLegs | None) -> None:
+        self._room_registry = room_registry
+        self._outbound_legs = outbound_legs
 
     async def call_in(self, opened: OpenRoom, number: str, *, name: str = "") -> Participant:
-        """Calls a number into a room, by the rules of its agent's calls. Returns at once: the participant
-        says how far it is. Raises `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`,
-        `NotConfigured`."""
-        if self._lines is None:
+        """Dials a number and adds it to a room as a participant, by the rules for calls of the room's agent.
+        Returns while the call is being set up: the participant's attributes show its state. Raises
+        `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`, `NotConfigured`."""
+        if self._outbound_legs is None:
             raise NotConfigured("Service not configured")
-        self._lobby.check_open()
-        route = await self._lines.route(opened.request.agent_id, number)
+        self._room_registry.check_open()
+        route = await self._outbound_legs.route(opened.request.agent_id, number)
         try:
-            guest = await call_in(opened.room, self._lines, route, name=name)
+            sip_participant = await call_in(opened.room, self._outbound_legs, route, name=name)
         except LinesBusy as busy:
             raise TooMany(str(busy)) from None
         except (SipError, OSError) as error:
             raise Unavailable(f"The call cannot be placed now: {error}") from None
-        opened.guests[guest.participant.sid] = guest
-        guest.on_arrival = lambda guest: self._lobby.arrived(opened, guest)
-        guest.on_leaving = lambda guest: self._lobby.departed(opened, guest)
-        guest.follow()
-        return guest.participant
+        opened.sip_participants[sip_participant.participant.sid] = sip_participant
+        sip_participant.on_arrival = lambda sip_participant: self._room_registry.arrived(
+            opened, sip_participant
+        )
+        sip_participant.on_leaving = lambda sip_participant: self._room_registry.departed(
+            opened, sip_participant
+        )
+        sip_participant.follow()
+        return sip_participant.participant
 
     async def remove(self, opened: OpenRoom, identity: str) -> None:
-        """Puts somebody out. Raises `NotFound`; the agent cannot be put out."""
+        """Removes the participant `identity` from the room. Raises `NotFound`, also for the agent, which
+        cannot be removed."""
         participant = opened.room.participants.get(identity)
         sid = participant.sid if participant is not None else ""
-        if sid in opened.guests:
-            await opened.guests[sid].gone()
-        elif sid in opened.persons:
-            await self._lobby.remove_participant(opened, opened.persons[sid])
+        if sid in opened.sip_participants:
+            await opened.sip_participants[sid].gone()
+        elif sid in opened.participant_legs:
+            await self._room_registry.remove_participant(opened, opened.participant_legs[sid])
         else:
             raise NotFound(UNKNOWN_PARTICIPANT)

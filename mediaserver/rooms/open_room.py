@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 
-from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
 from mediaserver.rooms.participant import Participant
@@ -20,7 +20,7 @@ from pipeline.media.bridge import Bridge
 
 @dataclass(frozen=True, slots=True)
 class JoinGrant:
-    """What a client needs to join: the answer of `web-calls/connect`."""
+    """What a client needs to join: the response to `POST /api/v1/web-calls/connect`."""
 
     server_url: str
     room_name: str
@@ -30,30 +30,33 @@ class JoinGrant:
 
 @dataclass(slots=True)
 class OpenRoom:
-    """A room with what belongs to it."""
+    """A room on this node with its bridge, its participants and its conversation."""
 
     room: Room
     company_id: str
     request: WebCallRequest
     bridge: Bridge
-    persons: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
-    guests: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
+    participant_legs: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
+    sip_participants: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
 
     @property
     def agent_id(self) -> str:
-        """The agent of the room."""
+        """The id of the agent that talks in the room."""
         return self.request.agent_id
 
     def people(self) -> dict[Leg, Participant]:
-        """The participant of each leg, telephones included."""
-        who: dict[Leg, Participant] = {person: person.participant for person in self.persons.values()}
-        return who | {guest.call: guest.participant for guest in self.guests.values()}
+        """Returns the participant of each leg, telephones included."""
+        who: dict[Leg, Participant] = {leg: leg.participant for leg in self.participant_legs.values()}
+        return who | {
+            sip_participant.call: sip_participant.participant
+            for sip_participant in self.sip_participants.values()
+        }
 
     def look(self, now: float) -> None:
-        """Tells the room who began and who ceased to speak."""
+        """Notifies the room of participants who began or stopped speaking."""
         who = self.people()
         seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
@@ -63,10 +66,11 @@ class OpenRoom:
     async def remove_participant(self, reason: LeaveReason, now: float) -> None:
         """Closes the room and disconnects every participant."""
         self.room.close(reason, now)
-        persons, self.persons = list(self.persons.values()), {}
-        guests, self.guests = list(self.guests.values()), {}
+        participant_legs, self.participant_legs = list(self.participant_legs.values()), {}
+        sip_participants, self.sip_participants = list(self.sip_participants.values()), {}
         await asyncio.gather(
-            *(person.gone(reason.value) for person in persons), *(guest.gone() for guest in guests)
+            *(leg.gone(reason.value) for leg in participant_legs),
+            *(sip_participant.gone() for sip_participant in sip_participants),
         )
 
     def new_call(self) -> NewWebCall:
@@ -82,22 +86,23 @@ class OpenRoom:
             metadata=request.metadata,
         )
 
-    def conversation(self, claim: Claim, part: CallProfile, floor: CallServices) -> WebCall:
-        """The agent's conversation with whoever is here."""
-        call = WebCall(claim, part, floor, room=self.room, bridge=self.bridge)
-        call.speaking = self.speaking
+    def conversation(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
+        """Makes the agent's conversation with the participants of this room."""
+        call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge)
+        call.captions.speaking = self.speaking
         return call
 
     def speaking(self, now: float) -> Participant | None:
-        """The participant whom the agent hears now, or heard last; None: none has spoken."""
+        """Returns the participant whom the agent hears now, or heard last; None where none has spoken."""
         leg = self.bridge.speaking(now)
         return self.people().get(leg) if leg is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Somebody's place in a room. `evicted`: the connection of the same identity that had to leave for it."""
+    """A participant's place in a room. `evicted`: the earlier connection of the same identity, which was
+    removed."""
 
     room: Room
-    person: ParticipantLeg
+    leg: ParticipantLeg
     evicted: ParticipantLeg | None = None

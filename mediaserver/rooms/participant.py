@@ -19,7 +19,7 @@ AGENT_STATE = "lk.agent.state"
 """The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
 
 MAX_ATTRIBUTES_BYTES = 64 * 1024
-"""Of keys and values together, as LiveKit has it: every change of them goes to everybody in the room."""
+"""The most bytes of keys and values together, LiveKit's limit: every change goes to every participant."""
 
 
 class Kind(Enum):
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class ParticipantState(Enum):
-    """JOINING: known, its media not up; JOINED: signalling up; ACTIVE: media up; GONE: for good."""
+    """JOINING: known, its media not up; JOINED: signalling up; ACTIVE: media up; GONE: final."""
 
     JOINING = "joining"
     JOINED = "joined"
@@ -51,13 +51,13 @@ NEXT_STATES: Mapping[ParticipantState, frozenset[ParticipantState]] = {
 
 
 def new_sid(prefix: str) -> str:
-    """A server id as LiveKit writes them: "PA" participant, "TR" track, "RM" room."""
+    """Makes a server id in LiveKit's form: "PA" for a participant, "TR" a track, "RM" a room."""
     return f"{prefix}_{base64.b32encode(secrets.token_bytes(8)).decode().rstrip('=')[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a participant may do. Of sources only the microphone is ever taken."""
+    """What a participant may do. The only source that the server accepts is the microphone."""
 
     publish: bool = True
     subscribe: bool = True
@@ -68,8 +68,8 @@ class Permissions:
 
 @dataclass(slots=True)
 class Track:
-    """A published microphone. `cid` is the client's own id for it, `mid` its section in the description,
-    `offered_as` its id there, which Firefox makes up anew."""
+    """A published microphone. `cid`: the client's own id of the track; `mid`: its section in the session
+    description; `offered_as`: its id in that section, a new one in Firefox."""
 
     sid: str
     cid: str = ""
@@ -82,7 +82,7 @@ class Track:
 
 @dataclass(slots=True)
 class Participant:
-    """What a room knows about one participant. Changed through `Room` alone, so that everybody is told."""
+    """A participant as the room knows it. Changed through `Room` alone, which notifies the observers."""
 
     identity: str
     kind: Kind = Kind.PERSON
@@ -95,10 +95,10 @@ class Participant:
     state: ParticipantState = ParticipantState.JOINING
     joined_at_ms: int = 0
     version: int = 0
-    """Goes up with every change, never down: clients drop older news."""
+    """Raised with every change: clients drop older updates."""
 
     def become(self, state: ParticipantState) -> None:
-        """Moves to `state`. Raises `RoomError` for a step that there is not."""
+        """Moves to `state`. Raises `RoomError` for a transition that `NEXT_STATES` does not have."""
         if state not in NEXT_STATES[self.state]:
             raise RoomError(f"a participant cannot become {state.value} from {self.state.value}")
         self.state = state

@@ -1,4 +1,4 @@
-"""A person in a room, seen from the conversation: a `pipeline.leg.Leg` over one or two peer connections."""
+"""The leg of a participant in a room: a `pipeline.leg.Leg` over one or two peer connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOODBYE_S: Final = 0.3
 
 
 class LegState(Enum):
-    """CONNECTING: no media yet; CONNECTED: media is up; ENDED: for good."""
+    """CONNECTING: no media yet; CONNECTED: media is up; ENDED: final."""
 
     CONNECTING = auto()
     CONNECTED = auto()
@@ -34,10 +34,9 @@ class LegState(Enum):
 class ParticipantLeg:
     """The connection behind a participant.
 
-    `stream` and `track`: what the agent's audio is called in our descriptions (LiveKit: "PA_x|TR_y", "TR_y").
-    The leg ends when `hang_up` is called, when `gone` is (the participant left), or when its last peer
-    connection closes and nobody resumes it: that is for the owner of the signalling to say.
-    """
+    `stream` and `track`: the ids of the agent's audio in session descriptions (LiveKit: "PA_x|TR_y", "TR_y").
+    The leg ends when `hang_up` is called, when `gone` is called, or when its last peer connection closes and
+    the client does not resume, which the owner of the signalling decides."""
 
     def __init__(
         self, participant: Participant, port: MediaPort, pacer: Pacer, *, stream: str, track: str
@@ -47,9 +46,9 @@ class ParticipantLeg:
         self.state = LegState.CONNECTING
         self.peers: list[PeerTransport] = []
         self.on_media: Callable[[bool, float], None] | None = None
-        """Told when media comes up (True) and when it is lost (False)."""
+        """Called when media comes up (True) and when it is lost (False)."""
         self.on_hang_up: Callable[[], None] | None = None
-        """Told once when our side ends the leg, so that the signalling can say goodbye."""
+        """Called once when the server ends the leg, so that the signalling can say goodbye."""
         self._port = port
         self._ids = (stream, track)
         self._loop = asyncio.get_running_loop()
@@ -71,7 +70,7 @@ class ParticipantLeg:
         return any(peer.state is PeerState.LEFT for peer in self.peers)
 
     def new_peer(self) -> PeerTransport:
-        """A peer connection of this person's; the first one carries the media's life."""
+        """Makes a peer connection for this participant."""
         stream, track = self._ids
         peer = PeerTransport(self._port, self.audio, stream=stream, track=track)
         peer.on_state = self._peer_moved
@@ -79,7 +78,7 @@ class ParticipantLeg:
         return peer
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation; the listener of a leg that has ended is told so on the next turn of the
+        """Connects a conversation. The listener of a leg that has ended is told so on the next turn of the
         loop."""
         self._listener = listener
         if self.state is not LegState.ENDED:
@@ -97,7 +96,8 @@ class ParticipantLeg:
         await self._close_peers()
 
     async def gone(self, reason: str) -> None:
-        """The participant left, or was put out. Again: nothing."""
+        """Ends the leg of a participant who left or was removed, with `reason`. Does nothing when the leg has
+        ended."""
         self._end(reason)
         await self._close_peers()
 

@@ -1,14 +1,13 @@
-"""Every room of this node: opened for a token, entered with it, closed with its call.
+"""The rooms of this node: created for a token, joined with it, closed with the call.
 
-    invitation = lobby.invite("acme", request)            # what `web-calls/connect` answers
-    entry = await lobby.enter(token)                      # WHIP, or LiveKit's signalling
-    answer = await entry.person.new_peer().answer(offer)
+    invitation = room_registry.invite("acme", request)            # the response to `web-calls/connect`
+    entry = await room_registry.enter(token)              # WHIP, or LiveKit's signalling
+    answer = await entry.leg.new_peer().answer(offer)
     ...
-    await lobby.leave(entry, LeaveReason.CLIENT)
+    await room_registry.leave(entry, LeaveReason.CLIENT)
 
-The agent is dispatched when the first person's media is up. The room ends when the last person who may speak
-has left, when the agent hangs up, or, unvisited, with the token.
-"""
+The agent is dispatched when the first participant's media is up. The room ends when the last participant who
+may publish has left, when the agent hangs up, or, if nobody joins, when the token expires."""
 
 from __future__ import annotations
 
@@ -20,8 +19,9 @@ from typing import Any
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.live_conversation import CallProfile, CallServices
+from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
@@ -35,9 +35,9 @@ from mediaserver.rooms.room import LeaveReason, Room, RoomState
 from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.vacancy import give_place_back, hold_place
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
-from mediaserver.rooms.webrtc.opus import RATE_HZ
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from mediaserver.settings import reveal, split_ports
+from pipeline.audio.opus import RATE_HZ
 from pipeline.errors import EngineMissing, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
@@ -46,10 +46,10 @@ from pipeline.net.egress import EgressPolicy
 log = logging.getLogger(__name__)
 
 CONNECT_S = 20.0
-"""Who has no media up after this is put out: ICE over a bad network takes five seconds."""
+"""A participant whose media is not up after this is removed: ICE over a bad network takes five seconds."""
 
 RETURN_S = 5.0
-"""How long a room waits for a client that starts over."""
+"""How long a room waits for a client that joins anew."""
 
 UNKNOWN_AGENT = "Agent not found"
 UNKNOWN_ROOM = "Room not found"
@@ -57,31 +57,31 @@ NO_WEB_CALLS = "Web Calls API is not enabled"
 
 
 class RoomRegistry:
-    """The rooms of this node."""
+    """Creates, finds and closes the rooms of this node."""
 
     def __init__(
         self,
         directory: Directory,
         *,
         engines: Engines,
-        floor: CallServices,
+        services: CallServices,
         port: MediaPort,
         pacer: Pacer,
         node: str,
     ) -> None:
         self._directory = directory
         self._engines = engines
-        self._floor = floor
+        self._services = services
         self._port = port
         self._pacer = pacer
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
         self._draining = False
-        # Goodbyes under way; each is bounded by the closing of its peer connections.
+        # Tasks that end with the closing of peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
-        if floor.lines is not None:
-            floor.lines.rooms = self._people_in
+        if services.outbound_legs is not None:
+            services.outbound_legs.rooms = self._people_in
         self._look = self._loop.call_later(LOOK_S, self._look_around)
 
     def __len__(self) -> int:
@@ -90,19 +90,19 @@ class RoomRegistry:
 
     @property
     def rooms(self) -> int:
-        """Rooms, those that nobody has joined yet included."""
+        """The number of rooms, those that nobody has joined yet included."""
         return len(self._rooms)
 
-    def find(self, call_id: str) -> WebCall | None:
-        """Gives the live web call of that id; None where this node does not have it."""
+    def find(self, call_id: str) -> CallDetailRecord | None:
+        """Returns the record of the live web call of that id; None where this node does not have it."""
         opened = self._rooms.get(call_id)
-        return opened.call if opened is not None else None
+        return opened.call.cdr if opened is not None and opened.call is not None else None
 
     def __contains__(self, name: str) -> bool:
         return name in self._rooms
 
     def invite(self, company_id: str, request: WebCallRequest) -> JoinGrant:
-        """Opens a room and mints the token for it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
+        """Creates a room and the token to join it. Raises `ScopeMissing`, `NotFound`, `InvalidRequest`,
         `Unavailable`."""
         self.check_open()
         name = _agent_name(self._directory, self._engines, company_id, request)
@@ -117,23 +117,23 @@ class RoomRegistry:
         return JoinGrant(self.server_url(), room.name, self.mint(grant), identity)
 
     async def withdraw(self, token: str) -> None:
-        """Closes the room that `token` is for, unless somebody has been there. Raises `TokenRefused`."""
+        """Closes the room that `token` is for, unless a participant has joined it. Raises `TokenRefused`."""
         opened = self._rooms.get(self.verify(token).room)
         if opened is not None and opened.room.state is RoomState.EMPTY:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
 
     def mint(self, grant: tokens.Grant) -> str:
-        """A token for one more participant of a room: a supervisor, somebody's second device."""
+        """Returns a token for one more participant of a room: a supervisor, or a second device."""
         rooms = self._directory.rooms
         return tokens.mint(grant, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def verify(self, token: str) -> tokens.Grant:
-        """Gives the grant of a participant token. Raises `TokenRefused`."""
+        """Returns the grant of a participant token. Raises `TokenRefused`."""
         rooms = self._directory.rooms
         return tokens.verify(token, key=rooms.api_key, secret=reveal(rooms.api_secret))
 
     def admit(self, token: str) -> tuple[tokens.Grant, OpenRoom]:
-        """Gives the grant of `token` and the room that it opens now. Raises `TokenRefused`, `RoomClosed`,
+        """Returns the grant of `token` and the room that it is for. Raises `TokenRefused`, `RoomClosed`,
         `RoomFull`, `Unavailable`."""
         grant = self.verify(token)
         opened = self._rooms.get(grant.room)
@@ -146,8 +146,8 @@ class RoomRegistry:
         return grant, opened
 
     async def enter(self, token: str, *, resumable: bool = False) -> Entry:
-        """Lets the bearer of `token` in. Not `resumable`: losing the media is leaving. Raises what `admit`
-        does, and `RoomFull` for a room with too many participants."""
+        """Adds the participant that `token` names to the room. Unless `resumable`, a participant whose media
+        is lost has left. Raises what `admit` does, and `RoomFull` for a room with too many participants."""
         grant, opened = self.admit(token)
         if opened.task is None:
             await self._check_room(opened, takes_part=grant.permissions.publish)
@@ -161,36 +161,36 @@ class RoomRegistry:
         room = opened.room
         track = room.agent_track.sid
         stream = f"{room.agent.sid}|{track}"
-        person = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
+        leg = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
         before = room.join(participant, self._loop.time())
-        evicted = opened.persons.pop(before.sid, None) if before is not None else None
-        opened.persons[participant.sid] = person
-        person.on_media = lambda up, now: self._media(opened, person, up, now, resumable)
-        self._loop.call_later(CONNECT_S, self._check_connected, opened, person)
+        evicted = opened.participant_legs.pop(before.sid, None) if before is not None else None
+        opened.participant_legs[participant.sid] = leg
+        leg.on_media = lambda up, now: self._media(opened, leg, up, now, resumable)
+        self._loop.call_later(CONNECT_S, self._check_connected, opened, leg)
         if evicted is not None:
             opened.bridge.remove(evicted)
             await evicted.gone(LeaveReason.DUPLICATE_IDENTITY.value)
-        return Entry(room, person, evicted)
+        return Entry(room, leg, evicted)
 
     async def _check_room(self, opened: OpenRoom, *, takes_part: bool) -> None:
-        """Whether a conversation may begin in a room, and holds its place where one is about to."""
+        """Reserves the place of a conversation about to begin. Raises `RoomClosed`, and as `hold_place`."""
         if not takes_part:
             return
-        await hold_place(self._floor, opened)
+        await hold_place(self._services, opened)
         if self._rooms.get(opened.room.name) is not opened:
-            give_place_back(self._floor, opened)
+            give_place_back(self._services, opened)
             raise RoomClosed("the room is over")
 
     async def leave(self, entry: Entry, reason: LeaveReason, *, returns: bool = False) -> None:
-        """The person is gone; `returns`: for a moment, the conversation waits. Again, or after an eviction:
-        nothing."""
+        """Removes a participant who has left. With `returns` the conversation waits `RETURN_S` seconds for
+        the client to join again. Does nothing for a participant who was removed before."""
         opened = self._rooms.get(entry.room.name)
-        if opened is not None:  # to its end, even where whoever asked for it is gone
-            leaving = self._leave(opened, entry.person, reason, returns=returns)
+        if opened is not None:  # runs to its end, even where the caller is cancelled
+            leaving = self._leave(opened, entry.leg, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
     def opened(self, access: Access, name: str) -> OpenRoom:
-        """A room on this node. Raises `NotFound`, as for a room that `access` does not reach."""
+        """Returns a room of this node. Raises `NotFound`, also for a room that `access` does not reach."""
         return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
     def _look_around(self) -> None:
@@ -205,38 +205,39 @@ class RoomRegistry:
         return opened.bridge if opened is not None and running else None
 
     def check_open(self) -> None:
-        """Raises `Unavailable` where nobody new is taken."""
+        """Raises `Unavailable` while no new conversation is accepted."""
         if self._draining:
             raise Unavailable("The server is draining")
-        self._floor.check()
+        self._services.check()
 
-    async def remove_participant(self, opened: OpenRoom, person: ParticipantLeg) -> None:
+    async def remove_participant(self, opened: OpenRoom, leg: ParticipantLeg) -> None:
         """Removes a participant from the room; returns when the connection is closed."""
-        await asyncio.shield(self._goodbye(self._leave(opened, person, LeaveReason.REMOVED)))
+        await asyncio.shield(self._goodbye(self._leave(opened, leg, LeaveReason.REMOVED)))
 
-    def arrived(self, opened: OpenRoom, guest: SipParticipant) -> None:
+    def arrived(self, opened: OpenRoom, sip_participant: SipParticipant) -> None:
         """Adds a telephone that has answered to the bridge, and begins the conversation if it is the
         first."""
-        opened.bridge.add(guest.call)
+        opened.bridge.add(sip_participant.call)
         self._begin(opened)
 
-    def departed(self, opened: OpenRoom, guest: SipParticipant) -> None:
+    def departed(self, opened: OpenRoom, sip_participant: SipParticipant) -> None:
         """Removes a telephone that has hung up; an empty room ends."""
-        if opened.guests.pop(guest.participant.sid, None) is not None:
+        if opened.sip_participants.pop(sip_participant.participant.sid, None) is not None:
             self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
 
     @property
-    def lines(self) -> OutboundLegs | None:
-        """Calls to people, where there are any."""
-        return self._floor.lines
+    def outbound_legs(self) -> OutboundLegs | None:
+        """Outbound calls to telephones, None where there are none."""
+        return self._services.outbound_legs
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
-        """Ends the calls named, those that this node has."""
+        """Ends those calls of `call_ids` that this node has."""
         for opened in filter(None, map(self._rooms.get, call_ids)):
             await self._close(opened, LeaveReason.ROOM_DELETED)
 
     async def drain(self, timeout_s: float) -> bool:
-        """Takes nobody new, waits for the conversations; False when `timeout_s` was not enough."""
+        """Refuses new conversations and waits for those in progress; False when `timeout_s` was not
+        enough."""
         self._draining = True
         await self._wait(timeout_s)
         return not len(self)
@@ -258,19 +259,19 @@ class RoomRegistry:
 
     # Lifecycle of a room ------------------------------------------------------------------------------------
 
-    def _media(self, opened: OpenRoom, person: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
-        if person.participant.sid not in opened.persons:
+    def _media(self, opened: OpenRoom, leg: ParticipantLeg, up: bool, now: float, resumable: bool) -> None:
+        if leg.participant.sid not in opened.participant_legs:
             return
         if not up:
-            opened.room.media_lost(person.participant, now)
+            opened.room.media_lost(leg.participant, now)
             if not resumable:
-                reason = LeaveReason.CLIENT if person.left else LeaveReason.MEDIA_FAILURE
-                self._goodbye(self._leave(opened, person, reason))
+                reason = LeaveReason.CLIENT if leg.left else LeaveReason.MEDIA_FAILURE
+                self._goodbye(self._leave(opened, leg, reason))
             return
-        opened.room.active(person.participant, now)
-        if person not in [seat.leg for seat in opened.bridge.seats]:
-            opened.bridge.add(person, speaks=person.participant.permissions.publish)
-        if person.participant.permissions.publish:
+        opened.room.active(leg.participant, now)
+        if leg not in [seat.leg for seat in opened.bridge.seats]:
+            opened.bridge.add(leg, speaks=leg.participant.permissions.publish)
+        if leg.participant.permissions.publish:
             self._begin(opened)
 
     def _begin(self, opened: OpenRoom) -> None:
@@ -278,14 +279,14 @@ class RoomRegistry:
             opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
 
     async def _run(self, opened: OpenRoom) -> None:
-        """One web call, from the first person's media to the outcome."""
+        """Runs one web call, from the first participant's media to the outcome."""
         with boundary(log, "web call failed", call_id=opened.room.name):
             try:
                 opened.call = await self._start(opened)
                 await opened.call.run()
             except (StoreError, EngineMissing, RuleBroken) as error:
                 log.error("web call cannot begin", extra={"call_id": opened.room.name, "reason": str(error)})
-                give_place_back(self._floor, opened)
+                give_place_back(self._services, opened)
         opened.task = opened.call = None
         self._rooms.pop(opened.room.name, None)
         await opened.remove_participant(LeaveReason.ROOM_CLOSED, self._loop.time())
@@ -294,27 +295,20 @@ class RoomRegistry:
         agent = self._directory.agent(opened.request.agent_id)
         if agent is None:
             raise EngineMissing("the agent is not configured any more")
-        part = CallProfile(
-            cast=self._engines.cast(agent.id),
-            language=agent.language,
-            greeting=agent.greeting,
-            records=agent.session.recording,
-            tools=agent.pre_call_tools,
-            unreachable=agent.unreachable,
-        )
-        floor = self._floor
-        claim = await floor.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=floor.lease_ms)
-        return opened.conversation(claim, part, floor)
+        profile, services = CallProfile.of(agent, self._engines), self._services
+        ttl_ms = services.lease_ms
+        claim = await services.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=ttl_ms)
+        return opened.conversation(claim, profile, services)
 
     async def _leave(
-        self, opened: OpenRoom, person: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
+        self, opened: OpenRoom, leg: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
     ) -> None:
-        if opened.persons.pop(person.participant.sid, None) is None:
+        if opened.participant_legs.pop(leg.participant.sid, None) is None:
             return
         if returns:
-            opened.bridge.remove(person)
-        opened.room.leave(person.participant, reason, self._loop.time())
-        await person.gone(reason.value)  # the bridge hears of it, and with its last speaker the conversation
+            opened.bridge.remove(leg)
+        opened.room.leave(leg.participant, reason, self._loop.time())
+        await leg.gone(reason.value)  # ends the conversation with its last speaker
         if returns:
             self._loop.call_later(RETURN_S, lambda: self._goodbye(self._check_empty(opened, reason)))
         else:
@@ -326,16 +320,16 @@ class RoomRegistry:
         if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
         else:
-            opened.bridge.end(reason.value)  # who left may never have had a leg in it
+            opened.bridge.end(reason.value)  # the participant may never have had a leg in the bridge
 
     async def _close(self, opened: OpenRoom, reason: LeaveReason) -> None:
         """Ends a room from outside; a conversation in it writes its outcome and removes the room itself."""
         if opened.call is not None:
-            await opened.call.hang_up()
+            opened.call.hang_up()
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
-            give_place_back(self._floor, opened)
+            give_place_back(self._services, opened)
         await opened.remove_participant(reason, self._loop.time())
 
     def _expire(self, name: str) -> None:
@@ -343,9 +337,9 @@ class RoomRegistry:
         if opened is not None and opened.room.expired(self._loop.time()):
             self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
 
-    def _check_connected(self, opened: OpenRoom, person: ParticipantLeg) -> None:
-        if person.state is LegState.CONNECTING and person.participant.sid in opened.persons:
-            self._goodbye(self._leave(opened, person, LeaveReason.JOIN_FAILURE))
+    def _check_connected(self, opened: OpenRoom, leg: ParticipantLeg) -> None:
+        if leg.state is LegState.CONNECTING and leg.participant.sid in opened.participant_legs:
+            self._goodbye(self._leave(opened, leg, LeaveReason.JOIN_FAILURE))
 
     def _goodbye(self, leaving: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(leaving)
@@ -354,12 +348,12 @@ class RoomRegistry:
         return task
 
     def server_url(self) -> str:
-        """The WebSocket URL that clients connect to, made of `server.public_url`."""
+        """Returns the WebSocket URL that clients connect to, made of `server.public_url`."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
 def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
-    """The name of the agent that is asked for. Raises what `RoomRegistry.invite` does."""
+    """Returns the name of the requested agent. Raises as `RoomRegistry.invite` does."""
     company = directory.company(company_id)
     if company is None or not company.web_calls:
         raise ScopeMissing(NO_WEB_CALLS)
@@ -367,17 +361,18 @@ def _agent_name(directory: Directory, engines: Engines, company_id: str, request
     if agent is None or agent.company != company_id:
         raise NotFound(UNKNOWN_AGENT)
     try:
-        engines.cast(agent.id)
+        engines.agent_engines(agent.id)
     except EngineMissing as missing:
         raise Unavailable(f"Agent's engine is not available: {missing}") from None
     check_agent(engines, agent, request.variables, request.metadata)
     return agent.name
 
 
-def open_lobby(
-    directory: Directory, *, engines: Engines, floor: CallServices, pacer: Pacer, node: str
+def open_room_registry(
+    directory: Directory, *, engines: Engines, services: CallServices, pacer: Pacer, node: str
 ) -> RoomRegistry | None:
-    """The rooms of a node on their UDP port, None without rooms.api_secret. Raises `RoomFull`, OSError."""
+    """Opens the media port and returns the node's rooms; None without `rooms.api_secret`. Raises `RoomFull`,
+    OSError."""
     rooms = directory.rooms
     if rooms.api_secret is None:
         return None
@@ -385,7 +380,7 @@ def open_lobby(
         split_ports(rooms.udp_ports),
         addresses=rooms.addresses,
         public_address=rooms.public_address,
-        reach=EgressPolicy(str(network) for network in directory.server.allow_networks),
+        egress=EgressPolicy(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
-    return RoomRegistry(directory, engines=engines, floor=floor, port=port, pacer=pacer, node=node)
+    return RoomRegistry(directory, engines=engines, services=services, port=port, pacer=pacer, node=node)

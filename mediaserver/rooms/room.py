@@ -1,11 +1,11 @@
-"""A room: the agent, the people, and what each is told about the others.
+"""A room: its agent, its participants, and what each of them is notified of.
 
-Everything is synchronous and on the event loop's thread; the signalling of each person (`RoomObserver`) is
-told at once. A room knows nothing of protobufs, HTTP or WebRTC.
+Everything is synchronous and on the event loop's thread; observers (`RoomObserver`), such as the signalling
+of a participant, are notified at once. A room knows nothing of protobufs, HTTP or WebRTC.
 
-    room = Room("call-1", agent=Participant("agent-1", kind=Kind.AGENT), now=..., wall_ms=...)
+    room = Room("call-1", agent=Participant("agent-1", kind=Kind.AGENT), now=...)
     room.observe(signalling)
-    evicted = room.join(participant, now)       # an older participant of the same identity is put out first
+    evicted = room.join(participant, now)       # an earlier participant of the same identity is removed first
     room.active(participant, now)               # its media is up
     room.leave(participant, LeaveReason.CLIENT, now)
 """
@@ -30,14 +30,14 @@ from mediaserver.rooms.participant import (
 )
 
 MAX_PARTICIPANTS = 50
-"""A call with listeners, not a conference hall: everybody is told of everybody."""
+"""A call with listeners, not a conference hall: every participant is notified of every other."""
 
 EMPTY_TIMEOUT_S = 900.0
-"""A room that nobody has joined is given up with the token that would have opened it (15 minutes)."""
+"""A room that nobody has joined is closed when the token for it expires (15 minutes)."""
 
 
 class RoomState(Enum):
-    """EMPTY: nobody has come yet; OPEN: somebody is in, or was a moment ago; CLOSED: for good."""
+    """EMPTY: nobody has joined yet; OPEN: a participant has joined; CLOSED: final."""
 
     EMPTY = "empty"
     OPEN = "open"
@@ -45,8 +45,8 @@ class RoomState(Enum):
 
 
 class LeaveReason(Enum):
-    """Why a participant is gone; the names that LiveKit's `DisconnectReason` has, and ENCRYPTED: its client
-    encrypts end to end, so that the agent cannot hear it."""
+    """Why a participant left: the names of LiveKit's `DisconnectReason`, and ENCRYPTED: the client encrypts
+    end to end, so that the agent cannot hear it."""
 
     CLIENT = "client_initiated"
     DUPLICATE_IDENTITY = "duplicate_identity"
@@ -75,8 +75,8 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Data from one participant for others. `to`: identities, () for everybody. `body` is what the sender's
-    protocol made of it (for LiveKit a serialised DataPacket)."""
+    """Data from one participant to others. `to`: identities, () for all; `body`: the message in the sender's
+    protocol (for LiveKit a serialised DataPacket)."""
 
     sender: Participant
     body: bytes
@@ -107,14 +107,15 @@ class RoomObserver:
         """Takes data of a participant; the observer checks whether its own participant is addressed."""
 
     def speakers_changed(self, changes: Sequence[Speaking], now: float) -> None:
-        """People began or ceased to speak; of the agent, its state tells."""
+        """Takes the participants who began or stopped speaking. Not the agent, whose state attribute shows
+        when it speaks."""
 
     def room_closed(self, reason: LeaveReason, now: float) -> None:
         """Takes the end of the room; no other method is called after."""
 
 
 class Room:
-    """One room. `agent` is in it from the start; it is nobody's connection."""
+    """One room. `agent` is a participant from the start, without a connection."""
 
     def __init__(
         self,
@@ -133,9 +134,9 @@ class Room:
         self.state = RoomState.EMPTY
         self.created_at_ms = int(time.time() * 1000)
         self.on_text: Callable[[Participant, str], None] | None = None
-        """Text written to the agent by a participant (chat); set by whoever runs the conversation."""
+        """Takes a text message of a participant to the agent (chat); set by the owner of the conversation."""
         self.methods: dict[str, Callable[[Participant, str], str]] = {}
-        """What participants may call the agent for (RPC): payload in, payload out; raises `RoomError`."""
+        """The RPC methods of the agent: payload in, payload out; they raise `RoomError`."""
         self._created_s = now
         self._empty_timeout_s = empty_timeout_s
         self._participants: dict[str, Participant] = {agent.identity: agent}
@@ -146,7 +147,7 @@ class Room:
 
     @property
     def participants(self) -> Mapping[str, Participant]:
-        """Everybody in the room, by identity, the agent included."""
+        """Every participant by identity, the agent included."""
         return self._participants
 
     @property
@@ -156,23 +157,22 @@ class Room:
 
     @property
     def speakers(self) -> list[Participant]:
-        """The people who may speak: the room ends with the last of them, whoever listens."""
+        """The participants who may publish, without the agent: the room ends with the last of them."""
         return [each for each in self.people if each.permissions.publish]
 
     def observe(self, observer: RoomObserver) -> None:
-        """`observer` is told from now on."""
+        """Notifies `observer` from now on."""
         self._observers.append(observer)
 
     def forget(self, observer: RoomObserver) -> None:
-        """`observer` is told nothing more."""
+        """Stops notifying `observer`; an unknown one is ignored."""
         if observer in self._observers:
             self._observers.remove(observer)
 
     def join(self, participant: Participant, now: float) -> Participant | None:
-        """Lets `participant` in; returns the one of the same identity who had to leave for it.
+        """Adds `participant`; returns the earlier participant of the same identity, who was removed for it.
 
-        Raises `RoomClosed`, `RoomFull`, `RoomError` for the agent's own identity.
-        """
+        Raises `RoomClosed`, `RoomFull`, `RoomError` for the agent's own identity."""
         if self.state is RoomState.CLOSED:
             raise RoomClosed("the room is closed")
         before = self._participants.get(participant.identity)
@@ -191,19 +191,19 @@ class Room:
         return before
 
     def active(self, participant: Participant, now: float) -> None:
-        """The participant's media is up (again)."""
+        """Marks the participant's media as up, for the first time or again."""
         if participant.state is ParticipantState.JOINED:
             participant.become(ParticipantState.ACTIVE)
             self.changed(participant, now)
 
     def media_lost(self, participant: Participant, now: float) -> None:
-        """Notes that the participant's media is down; the client may resume."""
+        """Marks the participant's media as down; the client may resume."""
         if participant.state is ParticipantState.ACTIVE:
             participant.become(ParticipantState.JOINED)
             self.changed(participant, now)
 
     def leave(self, participant: Participant, reason: LeaveReason, now: float) -> None:
-        """The participant is gone. Again, or after an eviction: nothing."""
+        """Removes the participant. Does nothing for one who was removed before."""
         if self._participants.get(participant.identity) is participant:
             self._remove(participant, reason, now)
 
@@ -216,8 +216,8 @@ class Room:
         metadata: str | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Changes what the others see; an attribute of "" is removed. Raises `RoomError` when it is too
-        much."""
+        """Changes name, metadata and attributes of a participant; an attribute of "" is removed. Raises
+        `RoomError` above `MAX_ATTRIBUTES_BYTES`."""
         merged = {**participant.attributes, **(attributes or {})}
         merged = {key: value for key, value in merged.items() if value}
         size = sum(len(key.encode()) + len(value.encode()) for key, value in merged.items())
@@ -230,14 +230,14 @@ class Room:
         self.changed(participant, now)
 
     def publish(self, participant: Participant, track: Track, now: float) -> None:
-        """A microphone of the participant's. Raises `RoomError` without the permission."""
+        """Publishes a microphone of the participant. Raises `RoomError` without the permission."""
         if not participant.permissions.publish:
             raise RoomError("not allowed to publish")
         participant.tracks[track.sid] = track
         self.changed(participant, now)
 
     def unpublish(self, participant: Participant, sid: str, now: float) -> None:
-        """The track is gone; an unknown one is nothing."""
+        """Unpublishes the track `sid`; an unknown one is ignored."""
         if participant.tracks.pop(sid, None) is not None:
             self.changed(participant, now)
 
@@ -249,39 +249,39 @@ class Room:
             self.changed(participant, now)
 
     def changed(self, participant: Participant, now: float) -> None:
-        """Tells everybody what `participant` is like now."""
+        """Notifies every observer of the participant's present state."""
         participant.version += 1
         for observer in tuple(self._observers):
             observer.participant_changed(participant, now)
 
     def spoken(self, words: Words, now: float) -> None:
-        """Passes a piece of the transcript on."""
+        """Passes a piece of the transcript to every observer."""
         for observer in tuple(self._observers):
             observer.words_spoken(words, now)
 
     def turn_taken(self, latency_ms: float, now: float) -> None:
-        """Passes the latency of a turn on."""
+        """Passes the latency of a turn to every observer."""
         for observer in tuple(self._observers):
             observer.turn_taken(latency_ms, now)
 
     def speaking(self, changes: Sequence[Speaking], now: float) -> None:
-        """Passes on who began and who ceased to speak."""
+        """Passes the participants who began or stopped speaking to every observer."""
         for observer in tuple(self._observers):
             observer.speakers_changed(changes, now)
 
     def send(self, message: Message, now: float) -> None:
-        """Passes data on. Raises `RoomError` without the permission."""
+        """Passes a participant's data to every observer. Raises `RoomError` without the permission."""
         if not message.sender.permissions.publish_data:
             raise RoomError("not allowed to publish data")
         for observer in tuple(self._observers):
             observer.message_sent(message, now)
 
     def expired(self, now: float) -> bool:
-        """Whether no participant has joined within the time for that."""
+        """Whether nobody has joined within the room's `empty_timeout_s`."""
         return self.state is RoomState.EMPTY and now - self._created_s > self._empty_timeout_s
 
     def close(self, reason: LeaveReason, now: float) -> None:
-        """Ends the room for everybody. Again: nothing."""
+        """Removes every participant and closes the room. Closing again does nothing."""
         if self.state is RoomState.CLOSED:
             return
         self.state = RoomState.CLOSED

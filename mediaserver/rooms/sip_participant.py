@@ -1,5 +1,5 @@
-"""Telephones in a room: called in, heard by everybody, put out. To clients such a guest is a participant of
-kind SIP, with the attributes that LiveKit's have (`sip.callStatus`, `sip.phoneNumber`)."""
+"""Telephones in a room: dialled, bridged, removed. Clients see such a participant as one of kind SIP, with
+LiveKit's attributes `sip.callStatus` and `sip.phoneNumber`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _SHOWN: Final = {
 
 
 def phone_participant(number: str, *, name: str = "", status: str = "dialing") -> Participant:
-    """What a room shows of a telephone."""
+    """Makes the participant (LiveKit: kind SIP) that stands for a phone in a room."""
     attributes = {STATUS: status, NUMBER: number}
     identity = f"phone-{uuid.uuid4().hex[:8]}"
     return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
 
 
 class SipParticipant:
-    """One telephone called into one room. `on_arrival` when it has answered, `on_leaving` when it is gone,
-    answered or not; each at most once."""
+    """A phone dialled into a room. `on_arrival` is called once the phone has answered, `on_leaving`
+    once the call has ended, answered or not; each at most once."""
 
     def __init__(self, room: Room, participant: Participant, call: Call) -> None:
         self.participant = participant
@@ -50,12 +50,12 @@ class SipParticipant:
         self._task: asyncio.Task[None] | None = None
 
     def follow(self) -> None:
-        """Begins to watch the call."""
+        """Follows the call's state in a task of its own."""
         self.call.on_state(self._moved)
         self._task = asyncio.create_task(self._follow(), name=f"phone in room {self._room.name}")
 
     async def gone(self) -> None:
-        """Hangs up; what follows is told by `on_leaving`."""
+        """Hangs up; `on_leaving` is called when the call has ended."""
         await self.call.hang_up()
 
     async def _follow(self) -> None:
@@ -78,8 +78,8 @@ class SipParticipant:
 
 
 async def call_in(room: Room, lines: OutboundLegs, route: Route, *, name: str) -> SipParticipant:
-    """Dials `route` and shows it in the room at once; `follow` the guest then. Raises `DialRefused`,
-    `SipError`, OSError, `RoomClosed`, `RoomFull`."""
+    """Dials `route` and adds the telephone to the room at once; the caller then starts `follow`. Raises
+    `DialRefused`, `SipError`, OSError, `RoomClosed`, `RoomFull`."""
     participant = phone_participant(route.number, name=name)
     call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}", leg_of=room.name)
     try:

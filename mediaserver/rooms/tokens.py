@@ -17,10 +17,10 @@ from mediaserver.rooms.errors import TokenRefused
 from mediaserver.rooms.participant import Permissions
 
 LIFETIME_S = 900
-"""15 minutes to join; whoever has joined stays."""
+"""15 minutes to join; a participant who has joined stays."""
 
 MAX_TOKEN_CHARS = 16 * 1024
-"""With metadata and attributes; what is longer is not looked at."""
+"""The longest token, with metadata and attributes; a longer one is refused unread."""
 
 _ALGORITHM = "HS256"
 _LEEWAY_S = 5
@@ -28,7 +28,7 @@ _LEEWAY_S = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a token says: who may join which room, and as what."""
+    """What a token grants: which room may be joined, by which identity, with which permissions."""
 
     room: str
     identity: str
@@ -41,7 +41,7 @@ class Grant:
 def mint(
     grant: Grant, *, key: str, secret: str, lifetime_s: int = LIFETIME_S, wall_s: float | None = None
 ) -> str:
-    """A token for `grant`, valid for `lifetime_s` from `wall_s` (seconds since 1970; now)."""
+    """Returns a token for `grant`, valid for `lifetime_s` from `wall_s` (seconds since 1970; None: now)."""
     issued = int(time.time() if wall_s is None else wall_s)
     permissions = grant.permissions
     video = {
@@ -68,7 +68,7 @@ def mint(
 
 
 def verify(token: str, *, key: str, secret: str) -> Grant:
-    """What `token` grants. Raises `TokenRefused`."""
+    """Returns the grant of `token`. Raises `TokenRefused`."""
     if not secret:
         raise TokenRefused("this server takes no participants: rooms.api_secret is not set")
     if not token or len(token) > MAX_TOKEN_CHARS:

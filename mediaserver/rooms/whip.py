@@ -1,8 +1,8 @@
-"""WHIP (RFC 9725) as a way into a room: one HTTP request with an offer, one answer, one URL to end it.
+"""WHIP (RFC 9725) sessions: one HTTP request with an offer, its answer, and a URL to end the session.
 
-WHIP is written for senders; here the section is sendrecv, so the client hears the agent on the same
-connection. A data channel "events", if the client opens one, tells it what is going on (`talk_events`).
-"""
+WHIP is written for senders; here the media section is sendrecv, so that the client hears the agent on the
+same connection. A data channel "events", if the client opens one, carries what happens in the room
+(`mediaserver.rooms.whip_events`)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from mediaserver.rooms.whip_events import TalkEvents
 log = logging.getLogger(__name__)
 
 REMEMBERED: Final = 256
-"""Clients that closed their connection, whose DELETE may be on its way: it comes within seconds."""
+"""The most ids remembered of clients that closed their connection, whose DELETE may follow within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhipSession:
-    """One client. `id` is the unguessable end of its URL: who knows it may change and end the session."""
+    """One session. `id` is the unguessable last part of its URL: whoever knows it may change and end the
+    session."""
 
     id: str
     entry: Entry
@@ -39,8 +40,8 @@ class WhipSession:
 
 
 class _Leaving(RoomObserver):
-    """Takes a session off the list when its participant is gone; `left` keeps its id where that was the
-    client's own wish."""
+    """Removes a session from `sessions` when its participant has left; `left` gets the id where the client
+    itself closed the connection."""
 
     def __init__(self, sessions: dict[str, WhipSession], session: WhipSession, left: deque[str]) -> None:
         self._sessions = sessions
@@ -48,8 +49,8 @@ class _Leaving(RoomObserver):
         self._left = left
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
-        """See `RoomObserver`."""
-        if participant is self._session.entry.person.participant:
+        """Removes the session of the participant who has left."""
+        if participant is self._session.entry.leg.participant:
             self._sessions.pop(self._session.id, None)
             if reason is LeaveReason.CLIENT:
                 self._left.append(self._session.id)
@@ -66,26 +67,27 @@ class Whip:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def open(self, lobby: RoomRegistry, token: str, offer: str) -> tuple[WhipSession, str]:
-        """A session and the answer to its offer. Raises what `RoomRegistry.enter` does, and `BadOffer`."""
-        entry = await lobby.enter(token)
-        person, room = entry.person, entry.room
-        peer = person.new_peer()
+    async def open(self, room_registry: RoomRegistry, token: str, offer: str) -> tuple[WhipSession, str]:
+        """Joins the room with `token`; returns the session and the SDP answer. Raises as
+        `RoomRegistry.enter`, and `BadOffer`."""
+        entry = await room_registry.enter(token)
+        leg, room = entry.leg, entry.room
+        peer = leg.new_peer()
         session = WhipSession(secrets.token_urlsafe(18), entry, peer)
-        events = TalkEvents(room, person.participant, peer)
-        person.on_hang_up = lambda: events.ended(LeaveReason.ROOM_CLOSED)
+        events = TalkEvents(room, leg.participant, peer)
+        leg.on_hang_up = lambda: events.ended(LeaveReason.ROOM_CLOSED)
         try:
             answer = await peer.answer(offer)
         except (BadOffer, PeerClosed, asyncio.CancelledError):
-            await lobby.leave(entry, LeaveReason.JOIN_FAILURE)
+            await room_registry.leave(entry, LeaveReason.JOIN_FAILURE)
             raise
         self._sessions[session.id] = session
         room.observe(_Leaving(self._sessions, session, self._left))
         return session, answer
 
     async def trickle(self, session_id: str, fragment: str) -> str | None:
-        """Candidates, or new ICE credentials, of a session (RFC 8840 fragment). Returns a fragment of ours
-        when ICE was restarted. Raises `PeerClosed` for an unknown session, `BadOffer`."""
+        """Takes ICE candidates, or new ICE credentials, of a session (RFC 8840 fragment). Returns the
+        server's fragment after an ICE restart. Raises `PeerClosed` for an unknown session, `BadOffer`."""
         session = self._find(session_id)
         lines = fragment.replace("\r\n", "\n").split("\n")
         credentials = [_value(lines, "a=ice-ufrag:"), _value(lines, "a=ice-pwd:")]
@@ -95,12 +97,12 @@ class Whip:
             await session.peer.add_candidate(line)
         return session.peer.local_fragment() if restarted else None
 
-    async def end(self, lobby: RoomRegistry, session_id: str) -> None:
-        """The client leaves; one whose connection was closed first has left, and is told nothing else. Raises
-        `PeerClosed` for an unknown session."""
+    async def end(self, room_registry: RoomRegistry, session_id: str) -> None:
+        """Ends a session at its client's DELETE; one whose connection the client has closed before is over
+        already. Raises `PeerClosed` for an unknown session."""
         if session_id not in self._left:
-            await lobby.leave(self._find(session_id).entry, LeaveReason.CLIENT)
-        with suppress(ValueError):  # somebody else's, by now
+            await room_registry.leave(self._find(session_id).entry, LeaveReason.CLIENT)
+        with suppress(ValueError):  # pushed out by later ids
             self._left.remove(session_id)
 
     def _find(self, session_id: str) -> WhipSession:

@@ -1,12 +1,12 @@
-"""What a WHIP client is told while it talks: JSON messages on the data channel it opens as "events".
+"""JSON messages that a WHIP client gets on the data channel that it opens as "events".
 
     {"type": "words", "speaker": "agent" | "caller", "segment": "SG_1", "text": ..., "final": bool,
-    "interrupted": bool} {"type": "state", "state": "listening" | "thinking" | "speaking"}
+     "interrupted": bool}
+    {"type": "state", "state": "listening" | "thinking" | "speaking"}
     {"type": "turn", "latencyMs": 412.0}
     {"type": "ended", "reason": ...}
 
-The client may write: {"type": "text", "text": ...} is for the agent. What else it writes is left alone.
-"""
+The client may write {"type": "text", "text": ...} to the agent; its other messages are ignored."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pipeline.net.untrusted import NotJson, read_json
 CHANNEL: Final = "events"
 
 MAX_TEXT: Final = 2000
-"""Characters of a line that is written to the agent."""
+"""The most characters of a text to the agent."""
 
-_MAX_WAITING: Final = 200  # before the channel is open: a greeting's worth
+_MAX_WAITING: Final = 200  # messages until the channel opens: a greeting's worth
 
 
 class TalkEvents(RoomObserver):
-    """One client's view of the room, over its peer connection."""
+    """Sends the events of the room to one WHIP client, over its peer connection."""
 
     def __init__(self, room: Room, own: Participant, peer: PeerTransport) -> None:
         self._room = room
@@ -62,7 +62,7 @@ class TalkEvents(RoomObserver):
             self.ended(reason)
 
     def ended(self, reason: LeaveReason) -> None:
-        """The call is over; the connection closes next."""
+        """Sends "ended"; the connection closes next."""
         self._tell(type="ended", reason=reason.value)
         self._room.forget(self)
 

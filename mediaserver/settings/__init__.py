@@ -1,4 +1,4 @@
-"""The configuration file."""
+"""The configuration file: its tables, how it is read and checked."""
 
 from mediaserver.settings.agent import AgentSettings, AgentTerms, EngineChain, EngineSettings, SessionSettings
 from mediaserver.settings.company import (
@@ -18,12 +18,10 @@ from mediaserver.settings.server import (
     ServerSettings,
     SipSettings,
     SpeechSettings,
-    reveal,
-    revealed,
 )
 from mediaserver.settings.values import split_address, split_ports
 from pipeline.agents.llm.table import LlmSettings
-from pipeline.engines.tables import problem_of
+from pipeline.engines.tables import problem_of, reveal, revealed
 
 __all__ = [
     "AgentSettings",

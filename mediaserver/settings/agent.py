@@ -13,18 +13,18 @@ from mediaserver.settings.tools import PreCallTool
 from mediaserver.settings.values import E164, CallingWindow, Name
 from pipeline import settings
 from pipeline.agents.llm.table import LlmSettings
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.engines.tables import Options, Table, resolve_env
 from pipeline.text.word_lists import EXTENSIBLE
 
 AUTO: Final = "auto"
-"""As an engine's name: the best one that is here."""
+"""An engine's name that means the best engine on this machine."""
 
 
 class EngineSettings(Table):
-    """An engine by its name, and whatever settings it takes.
+    """An engine by its name, with its own options beside it.
 
-    The options are the engine's business: it checks them when it is built.
-    """
+    The engine itself checks the options when it is built."""
 
     model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
 
@@ -51,20 +51,20 @@ class EngineSettings(Table):
         return dict(self.model_extra or {})
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
-        """Options may be secrets: only their names are shown."""
+        """Shows the options' names only: their values may be secrets."""
         return [("engine", self.engine), ("options", sorted(self.options))]
 
 
 class EngineChain(EngineSettings):
-    """[agent.stt], [agent.tts]: an engine ("auto": the best that is here), and in `fallback` those that are
-    asked in its place when it fails in a call, in order, by name or as tables. Absent: the engine that comes
+    """[agent.stt], [agent.tts]: an engine ("auto": the best on this machine), and in `fallback` the engines
+    that replace it when it fails in a call, in order, by name or as tables. Absent: the engine that comes
     with the server; []: none."""
 
     fallback: tuple[EngineSettings, ...] | None = Field(default=None, max_length=5)
 
     @property
     def chain(self) -> tuple[EngineSettings, ...]:
-        """The engine and those written behind it."""
+        """The engine and its fallbacks, in order."""
         return (self, *(self.fallback or ()))
 
 
@@ -72,8 +72,8 @@ _USUAL: Final = settings.SessionSettings()
 
 
 class SessionSettings(Table):
-    """[agent.session]: how the conversation is timed. `eot_action_delay_ms` and `eot_timeout_ms` 0: by
-    `endpoint_ms`."""
+    """[agent.session]: the times of the conversation. `eot_action_delay_ms` and `eot_timeout_ms` 0: derived
+    from `endpoint_ms`."""
 
     endpoint_ms: int = Field(default=_USUAL.endpoint_ms, ge=100, le=5000)
     eot_threshold: float = Field(default=_USUAL.eot_threshold, gt=0, le=1)
@@ -99,33 +99,18 @@ class SessionSettings(Table):
 
     @property
     def action_delay_ms(self) -> int:
-        """Silence that ends a turn which seems to be over."""
+        """Milliseconds of silence that end a turn which seems to be over."""
         usual_ms = round(self.endpoint_ms * _USUAL.eot_action_delay_ms / _USUAL.endpoint_ms)
         return self.eot_action_delay_ms or usual_ms
 
     @property
     def timeout_ms(self) -> int:
-        """Silence that ends any turn."""
+        """Milliseconds of silence that end any turn."""
         return self.eot_timeout_ms or max(_USUAL.eot_timeout_ms, 3 * self.endpoint_ms)
 
 
-class LineSettings(Table):
-    """[agent.line]: what an outbound agent does when a machine answers, or music."""
-
-    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
-    message: str = Field(default="", max_length=2000)
-    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
-    hold_s: float = Field(default=120.0, ge=5, le=3600)
-
-    @model_validator(mode="after")
-    def _worded(self) -> Self:
-        if self.answering_machine == "leave_message" and not self.message.strip():
-            raise ValueError("message: leave_message needs the words to leave")
-        return self
-
-
 ROOM = "room:"
-"""What a transfer target begins with that is a room."""
+"""The prefix of a transfer target that is a room."""
 
 ANY_ROOM = "room:*"
 
@@ -141,8 +126,8 @@ Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
 
 
 class RetrySettings(Table):
-    """[agent.retry]: by the cause for which an attempt came to nothing, the pauses before the next ones. Only
-    what the far end said itself counts: an INVITE that nobody answered is never sent again."""
+    """[agent.retry]: the pauses before further attempts, by the cause for which an attempt failed. Only final
+    responses of the far end count: a call whose INVITE got none is never dialled again."""
 
     busy: Pauses = Field(default=(), max_length=20)
     no_answer: Pauses = Field(default=(), max_length=20)
@@ -162,7 +147,7 @@ _TEXTS: Mapping[str, Mapping[str, str]] = {
         "unreachable": "عذراً، لا يمكن لأحد أن يجيب على مكالمتك الآن. مع السلامة.",
     }
 }
-"""By language, where the configuration says nothing."""
+"""Default texts by language."""
 
 
 def _asks_the_model(script: Mapping[str, Any]) -> bool:
@@ -171,8 +156,8 @@ def _asks_the_model(script: Mapping[str, Any]) -> bool:
 
 
 class AgentTerms(Table):
-    """What an agent is made of, whoever's it is. `phone_number` is its own: what it calls from, or is called
-    at."""
+    """The settings of an agent without its id and company. `phone_number`: the number that the agent calls
+    from, or is called at."""
 
     name: str = ""
     direction: Literal["outbound", "inbound"] = "outbound"
@@ -191,7 +176,7 @@ class AgentTerms(Table):
     tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
     session: SessionSettings = SessionSettings()
-    line: LineSettings = LineSettings()
+    line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
@@ -200,7 +185,7 @@ class AgentTerms(Table):
     @model_validator(mode="before")
     @classmethod
     def _in_its_language(cls, table: Any) -> Any:
-        """Nobody apologises in English to somebody who speaks Arabic."""
+        """Fills in the texts of the agent's language where the table has none."""
         if not isinstance(table, Mapping):
             return table
         texts = _TEXTS.get(str(table.get("language", "")).split("-")[0], {})
@@ -228,8 +213,8 @@ class AgentTerms(Table):
         return self
 
     def reaches(self, wanted: str) -> str:
-        """The number or room that is meant by `wanted`: a name in `transfer_targets`, or one of those targets
-        itself; "" for none of them."""
+        """Returns the number or room that `wanted` names: a name in `transfer_targets`, or one of those
+        targets itself; "" for none of them."""
         targets = self.transfer_targets
         if targets.get(wanted, ANY_ROOM) != ANY_ROOM:
             return targets[wanted]
@@ -238,7 +223,7 @@ class AgentTerms(Table):
 
 
 class AgentSettings(AgentTerms):
-    """[[agent]]: what talks on a call."""
+    """[[agent]]: an agent of a company, which talks on calls."""
 
     id: str
     company: Name

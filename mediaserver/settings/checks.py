@@ -1,18 +1,18 @@
-"""What must hold between the tables of a file: references that lead somewhere, names used once."""
+"""Checks between the tables of a file: references that lead somewhere, names used once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from mediaserver.settings.document import Settings
-from mediaserver.settings.server import reveal
+from pipeline.engines.tables import reveal
 
 Problem = tuple[str, str]
-"""Key and reason."""
+"""A problem of a setting: its key and the reason."""
 
 
 def broken_rules(settings: Settings) -> Iterator[Problem]:
-    """Every broken rule of a file whose tables are right by themselves."""
+    """Yields every broken rule of a file whose tables are valid by themselves."""
     yield from _repeated("company[{}].id", (company.id for company in settings.companies))
     yield from _repeated("trunk[{}].id", (trunk.id for trunk in settings.trunks))
     yield from _repeated("agent[{}].id", (agent.id for agent in settings.agents))
@@ -25,7 +25,8 @@ def broken_rules(settings: Settings) -> Iterator[Problem]:
 
 
 def _caller_ids(settings: Settings) -> Iterator[Problem]:
-    """A number is shown by one company only, and by one that lists its numbers only if it is among them."""
+    """Yields caller IDs that two companies list, and agents that show a number which their company does not
+    list."""
     owners: dict[str, int] = {}
     for place, company in enumerate(settings.companies):
         for number in company.caller_ids or ():

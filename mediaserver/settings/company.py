@@ -1,4 +1,4 @@
-"""The tables [[company]] and [[trunk]]: who uses the server, and over which carriers."""
+"""The tables [[company]] and [[trunk]]: the server's customers, and the carriers of their calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from mediaserver.settings.server import reveal
 from mediaserver.settings.values import (
     E164,
     CallingWindow,
@@ -20,7 +19,7 @@ from mediaserver.settings.values import (
     Regex,
     SipUri,
 )
-from pipeline.engines.tables import HttpUrl, Secret, Table
+from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]
@@ -30,14 +29,14 @@ _EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
 
 
 class ContactLimit(Table):
-    """How often one number may be called."""
+    """How often one number may be called: `calls` within any `per_minutes`."""
 
     calls: int = Field(ge=1, le=1_000_000)
     per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
 
 
 class KeySettings(Table):
-    """[[company.key]]: an API key."""
+    """[[company.key]]: an API key of the company and what the key may do."""
 
     key: Secret
     scopes: tuple[Scope, ...] = Field(default=("calls",), min_length=1)
@@ -50,8 +49,8 @@ class KeySettings(Table):
 
 
 class WebhookSettings(Table):
-    """[[company.webhook]]: who is told of the company's calls. A secret is "whsec_" and base64 of the key;
-    while `previous_secret` is there, every event carries a signature by each."""
+    """[[company.webhook]]: a URL that gets events of the company's calls. A secret is "whsec_" and base64 of
+    the key; while there is a `previous_secret`, every event carries a signature by each."""
 
     url: HttpUrl
     secret: Secret
@@ -80,7 +79,7 @@ class WebhookSettings(Table):
 
 
 class CompanyTerms(Table):
-    """What a company may do, whatever it is called."""
+    """The settings of a company without its id: limits, destinations, calling hours."""
 
     name: str = ""
     duplicate_policy: DuplicatePolicy = "DEDUPE"
@@ -94,14 +93,16 @@ class CompanyTerms(Table):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What may be dialled: `dial_prefixes`, else the company's own country, else nothing."""
+        """The destinations that may be dialled: `dial_prefixes`, else the company's own country, else
+        none."""
         if self.dial_prefixes is not None:
             return self.dial_prefixes
         return (self.country,) if self.country is not None else ()
 
 
 class CompanySettings(CompanyTerms):
-    """[[company]]: a customer of this server. `public_talk`: anybody may talk to its agents at /talk."""
+    """[[company]]: a customer of this server. `public_talk`: visitors without a key may talk to its agents at
+    /talk."""
 
     id: Name
     public_talk: bool = False
@@ -110,7 +111,8 @@ class CompanySettings(CompanyTerms):
 
 
 class TrunkTerms(Table):
-    """How a carrier is reached and what it is sent, whoever's trunk it is."""
+    """The settings of a SIP trunk without its id and company: the carrier's address and what is sent to
+    it."""
 
     uri: SipUri
     backup_uris: tuple[SipUri, ...] = ()
@@ -143,7 +145,7 @@ class TrunkTerms(Table):
 
 
 class TrunkSettings(TrunkTerms):
-    """[[trunk]]: a carrier. `id` is unique in the file; `company` owns it."""
+    """[[trunk]]: a SIP trunk of a company. `id` is unique in the file."""
 
     id: Name
     company: Name

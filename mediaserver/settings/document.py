@@ -1,4 +1,4 @@
-"""The configuration file: what it may say. Nothing of a value that may be a secret appears in a message."""
+"""The configuration file as a whole. No message contains a value that may be a secret."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUIRED = object()
 
 
 class Settings(Table):
-    """A whole file. The arrays of the file are `companies`, `trunks` and `agents` here."""
+    """A whole configuration file. The file's arrays of tables are `companies`, `trunks` and `agents` here."""
 
     server: ServerSettings = ServerSettings()
     sip: SipSettings = SipSettings()
@@ -41,21 +41,21 @@ class Settings(Table):
     agents: tuple[AgentSettings, ...] = Field(default=(), alias="agent")
 
     def company(self, company_id: str) -> CompanySettings | None:
-        """The company of that id."""
+        """Returns the company of that id, None for an unknown one."""
         return next((company for company in self.companies if company.id == company_id), None)
 
     def trunk(self, trunk_id: str) -> TrunkSettings | None:
-        """The trunk of that id."""
+        """Returns the trunk of that id, None for an unknown one."""
         return next((trunk for trunk in self.trunks if trunk.id == trunk_id), None)
 
     def agent(self, agent_id: str) -> AgentSettings | None:
-        """The agent of that id."""
+        """Returns the agent of that id, None for an unknown one."""
         return next((agent for agent in self.agents if agent.id == agent_id), None)
 
 
 def defaults_document() -> dict[str, Any]:
-    """Every key that a file may have, as dotted path to default: None for none, `REQUIRED` where it must be
-    given. Tables in lists are named once, without an index; free tables end in `.*`."""
+    """Returns every key that a file may have with its default, by dotted path: None for none, `REQUIRED`
+    where it must be given. Tables in lists are named once, without an index; free tables end in `.*`."""
     return dict(_defaults(Settings, ""))
 
 
@@ -70,7 +70,7 @@ def _defaults(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _table_in(annotation: Any) -> type[Table] | None:
-    """The table that an annotation such as `tuple[KeySettings, ...] | None` is about."""
+    """Returns the table in an annotation such as `tuple[KeySettings, ...] | None`, None without one."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return annotation
     inner = (_table_in(argument) for argument in getattr(annotation, "__args__", ()))

@@ -1,7 +1,5 @@
-"""STUN and TURN servers that clients are told of: `rooms.ice_servers`.
-
-"stun:host:port", "turn:user:password@host:port?transport=tcp", "turns:..."
-"""
+"""STUN and TURN servers for clients (`rooms.ice_servers`), each as "stun:host:port",
+"turn:user:password@host:port?transport=tcp" or "turns:..."."""
 
 from __future__ import annotations
 
@@ -19,7 +17,8 @@ _SERVER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IceServer:
-    """One server. `url` is that of RFC 7064 or 7065; a TURN server has a user name and a credential."""
+    """A STUN or TURN server. `url` is that of RFC 7064 or 7065; a TURN server has a user name and a
+    credential."""
 
     url: str
     username: str = ""
@@ -27,8 +26,8 @@ class IceServer:
 
     @classmethod
     def parse(cls, text: str) -> IceServer:
-        """As the file names it; a user with ":" or "@" in it is percent-encoded. Raises ValueError: browsers
-        refuse the whole connection for one server that is malformed."""
+        """Parses a server of the configuration; ":" and "@" in a user name are percent-encoded. Raises
+        ValueError: browsers refuse the whole connection for one malformed server."""
         found = _SERVER.fullmatch(text)
         if found is None:
             raise ValueError('must be "stun:host:port" or "turn:user:password@host:port"')
@@ -39,7 +38,7 @@ class IceServer:
         return cls(f"{found['scheme']}:{found['rest']}", user, password)
 
     def link(self) -> str:
-        """The value of a Link header of WHIP (RFC 9725 section 4.6)."""
+        """Returns the value of a WHIP Link header (RFC 9725 section 4.6)."""
         parts = [f"<{self.url}>", 'rel="ice-server"']
         if self.username:
             parts += [f"username={_quoted(self.username)}", f"credential={_quoted(self.credential)}"]
@@ -48,5 +47,5 @@ class IceServer:
 
 
 def _quoted(text: str) -> str:
-    """A quoted-string of RFC 9110."""
+    """Returns `text` as a quoted-string of RFC 9110."""
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'

@@ -1,7 +1,6 @@
-"""Reads the configuration file: frozen settings, or every mistake in it with file, key and reason.
+"""Reads the configuration file: frozen settings, or every mistake with file, key and reason.
 
-Nothing of a value that may be a secret appears in a message.
-"""
+No message contains a value that may be a secret."""
 
 from __future__ import annotations
 
@@ -19,17 +18,16 @@ from mediaserver.settings.document import Settings
 from pipeline.engines.tables import problem_of
 
 Check = Callable[[Settings], Iterable[tuple[str, str]]]
-"""Looks at settings that are right by themselves and yields (key, reason) for what an engine cannot do."""
+"""Checks settings that are valid by themselves; yields (key, reason) for what an engine cannot do."""
 
 
 def load(
     path: str | Path, *, checks: Sequence[Check] = (), environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings in the TOML file at `path`, with `env:NAME` resolved from `environment` (the process's
-    own).
+    """Returns the settings in the TOML file at `path`, with `env:NAME` resolved from `environment` (None: the
+    process's own).
 
-    Raises `SettingsError`.
-    """
+    Raises `SettingsError`."""
     document = _read(path)
     try:
         settings = Settings.model_validate(

@@ -1,26 +1,25 @@
-"""The tables [server], [sip] and [rooms]: this installation."""
+"""The tables [server], [sip], [rooms], [overload] and [speech]: settings of this installation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from mediaserver.settings.agent import EngineChain
 from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports
-from pipeline.engines.tables import HttpUrl, Secret, Table
+from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 ADMIN_KEY_LENGTH = 24
-"""Characters: who has this key has every company's."""
+"""The least characters of the admin key, which opens every company."""
 
 GENERATED = "generated"
-"""As `admin_key`: one that the server makes, and keeps in the data directory."""
+"""The value of `admin_key` for a key that the server makes, and keeps in the data directory."""
 
 
 class ServerSettings(Table):
     """[server]: addresses, storage, logs. `database` "" means mediaserver.db in `data_dir`; without a
-    `node_url` no other node asks this one for its recordings."""
+    `node_url` other nodes cannot fetch this node's recordings."""
 
     http: Address = "127.0.0.1:8080"
     public_url: HttpUrl = "http://127.0.0.1:8080"
@@ -62,7 +61,8 @@ class ServerSettings(Table):
 
 
 class SipSettings(Table):
-    """[sip]: where the phone side listens ("" in the file, None here: it does not) and how much it takes."""
+    """[sip]: where the SIP endpoint listens, and how many calls it takes. "" in the file, None here: it does
+    not listen on that transport."""
 
     engine: Literal["native", "pjsua2"] = "native"
     udp: Address | None = "127.0.0.1:5060"
@@ -90,9 +90,9 @@ class SipSettings(Table):
 
 
 class RoomsSettings(Table):
-    """[rooms]: browser sessions. One UDP port of the range carries all their media, on every one of
-    `addresses` (none: every address of this machine); `public_address` is told to clients where a NAT stands
-    between."""
+    """[rooms]: WebRTC sessions. One UDP port of the range carries the media of all, on every one of
+    `addresses` (empty: every address of this machine); `public_address` is the candidate that clients get
+    behind a NAT."""
 
     udp_ports: Ports = "30000-30099"
     addresses: tuple[Host, ...] = ()
@@ -107,34 +107,18 @@ class RoomsSettings(Table):
 
 
 class OverloadSettings(Table):
-    """[overload]: from which figures on the node begins nothing new (`mediaserver.admission.overload`), 0:
-    whatever the figure."""
+    """[overload]: the figures from which on the node accepts no new call (`mediaserver.admission.overload`);
+    0: no such limit."""
 
     lag_ms: float = Field(default=10.0, ge=0, le=10_000)
     backlog_ms: float = Field(default=200.0, ge=0, le=10_000)
     set_up_ms: float = Field(default=1000.0, ge=0, le=60_000)
 
 
-def reveal(secret: SecretStr | None) -> str:
-    """What a secret says, "" for none: the one way out, easy to find."""
-    return secret.get_secret_value() if secret is not None else ""
-
-
-def revealed(value: Any) -> Any:
-    """A dumped table with every secret in it told."""
-    if isinstance(value, SecretStr):
-        return reveal(value)
-    if isinstance(value, Mapping):
-        return {name: revealed(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [revealed(inner) for inner in value]
-    return value
-
-
 class SpeechSettings(Table):
-    """[speech]: limits are for each company; those that begin with `keyless` for each address without a key
-    (`keyless_requests_per_minute` 0: text-to-speech needs a key). An engine's `fallback` absent: none. A
-    client can ask again, and would not know that something else has understood its file."""
+    """[speech]: limits for each company, and those that begin with `keyless` for each address without a key
+    (`keyless_requests_per_minute` 0: text-to-speech needs a key). An absent `fallback` of an engine means
+    none: a client can ask again, and would not know that another engine has understood its file."""
 
     language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
     at_once: int = Field(default=8, ge=1, le=1000)

@@ -1,4 +1,5 @@
-"""The table [[agent.pre_call_tool]]: what is asked before a call, and what its answer is good for."""
+"""The table [[agent.pre_call_tool]]: an HTTP request before a call, and the variables that its answer
+fills."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ Path = Annotated[str, AfterValidator(_path)]
 
 
 class PreCallTool(Table):
-    """[[agent.pre_call_tool]]: an HTTP endpoint that is posted what is known of the call. `variables` are
-    prompt variables and where their values stand in its JSON answer; `on_failure` says what becomes of the
-    call when it does not answer in `timeout_s`, not with 2xx, or not with all of them."""
+    """[[agent.pre_call_tool]]: an HTTP endpoint that gets, by POST, what is known of the call. `variables`:
+    prompt variables, and where their values stand in the JSON answer; `on_failure`: what follows when the
+    endpoint does not answer in `timeout_s`, not with 2xx, or not with all variables."""
 
     name: Name
     url: HttpUrl

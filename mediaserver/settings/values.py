@@ -1,4 +1,4 @@
-"""The kinds of value that the configuration is made of, each with a reason that says what is wrong."""
+"""Types of configuration values, each with a message that says what is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mediaserver.settings.ice_servers import IceServer
 
 
 def split_address(value: str) -> tuple[str, int]:
-    """`"127.0.0.1:5060"` or `"[::1]:5060"` as host and port. Raises ValueError."""
+    """Splits `"127.0.0.1:5060"` or `"[::1]:5060"` into host and port. Raises ValueError."""
     parts = urlsplit(f"//{value}")
     if parts.hostname is None or parts.port is None or parts.path or parts.username is not None:
         raise ValueError('must be "address:port"')
@@ -34,7 +34,7 @@ def _address(value: str) -> str:
 
 
 def split_ports(value: str) -> tuple[int, int]:
-    """`"20000-21999"` as first and last port. Raises ValueError."""
+    """Splits `"20000-21999"` into first and last port. Raises ValueError."""
     match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value)
     if match is None:
         raise ValueError('must be "first-last"')

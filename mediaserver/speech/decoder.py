@@ -22,32 +22,32 @@ from pipeline.confinement.confined_process import start_confined
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2
-"""Files read at a time: what is beyond waits."""
+"""The most files read at a time; further ones wait."""
 
 START_S = 15.0
-"""A reader that has not said "ready" by then is not going to (0.3 s on an idle machine)."""
+"""The longest start of the process, in seconds (0.3 s on an idle machine)."""
 
 ATTEMPTS = 2
-"""A file is read once more when the process that read it was killed, which was not the file's fault."""
+"""How often a file is read when the process that read it was killed, which was not the file's fault."""
 
 RETRY_S = 5
 FATE_S = 2.0
-"""How long the reader takes at most to tell of a fork's end."""
+"""The longest wait for the report of a fork's end, in seconds."""
 
 THE_FILES_FAULT = frozenset(
     {
-        *(signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU),  # the limits of `decoding.confine`
+        *(signal.SIGPROF, signal.SIGALRM, signal.SIGXCPU),  # the limits of `decoder_process.confine`
         *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP),
     }
 )
-"""Signals that a file makes a codec end by. Whatever else ends a fork comes from outside."""
+"""Signals by which a file makes a codec end. Any other signal comes from outside."""
 
 OUT_OF_LIMITS = "Invalid audio file: it cannot be decoded within the limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What reading one file may take: seconds of audio, seconds of CPU, MiB of memory."""
+    """The limits for reading one file: seconds of audio, seconds of CPU, MiB of memory."""
 
     audio_s: float
     cpu_s: int = 5
@@ -55,21 +55,21 @@ class Limits:
 
     @classmethod
     def for_audio(cls, audio_s: int) -> Self:
-        """What files of up to `audio_s` need: decoding is at least 100 times faster than listening, and an
-        hour of samples is 115 MB, held twice for a moment."""
+        """Returns the limits for files of up to `audio_s`: decoding is at least 100 times faster than
+        listening, and an hour of samples is 115 MB, held twice for a moment."""
         return cls(audio_s=audio_s, cpu_s=5 + audio_s // 100, memory_mb=256 + audio_s // 12)
 
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """What was in a file: mono samples at 16 kHz, and how long it was before resampling."""
+    """The audio of a file: mono samples at 16 kHz, and the length before resampling."""
 
     samples: Pcm
     duration_ms: float
 
 
 class Reader:
-    """Reads files in forks of a process of its own, which is started again should it die."""
+    """Reads files in forks of a process of its own, which is started again when it dies."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -79,7 +79,7 @@ class Reader:
 
     @property
     def pid(self) -> int | None:
-        """Of the process while it runs."""
+        """The id of the process, None while it does not run."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
@@ -88,11 +88,11 @@ class Reader:
         await self._running()
 
     async def read(self, file: int, limits: Limits) -> Audio:
-        """The audio in the open file `file`, which stays open.
+        """Decodes the audio in the open file `file`, which stays open.
 
-        Raises `InvalidRequest` for what is not audio or does not want to be read, `TooLarge` for what is too
-        long, `Unavailable` where the process was killed, or did not start, twice.
-        """
+        Raises `InvalidRequest` for a file that is not audio or cannot be decoded within the limits,
+        `TooLarge` for one that is too long, `Unavailable` where the process was killed, or did not start,
+        twice."""
         async with self._room:
             for _ in range(ATTEMPTS):
                 try:
@@ -102,7 +102,8 @@ class Reader:
             raise Unavailable("Audio files cannot be read at the moment", retry_after_s=RETRY_S)
 
     async def _read(self, file: int, limits: Limits) -> Audio:
-        """As `read`, once. Raises `_Killed` too, `SpeechFailed` where the process does not start."""
+        """Does one attempt of `read`. Raises `_Killed` too, `SpeechFailed` where the process does not
+        start."""
         control = await self._running()
         answer, theirs = _pair()
         ended, end = _pair()
@@ -116,7 +117,7 @@ class Reader:
                 raise _Killed("the process is gone") from None
 
     async def close(self) -> None:
-        """Ends the process."""
+        """Kills the process that reads files, and waits for its end."""
         control, self._control = self._control, None
         process, self._process = self._process, None
         if control is not None:
@@ -127,7 +128,7 @@ class Reader:
             await process.wait()
 
     async def _forget(self, control: socket.socket) -> None:
-        """Ends the process behind `control`, unless another one is there already."""
+        """Ends the process behind `control`, unless another one has replaced it."""
         async with self._starting:
             if self._control is control:
                 await self.close()
@@ -173,8 +174,8 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def _hand_over(control: socket.socket, file: int, limits: Limits, ends: tuple[int, int]) -> None:
-    """Sends the file, to be read from its beginning and never written, with where to answer and where to tell
-    of the fork's end. Raises OSError."""
+    """Sends the file, to be read from its beginning and never written, with the sockets for the answer and
+    for the fork's end. Raises OSError."""
     opened = os.open(f"/proc/self/fd/{file}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         socket.send_fds(control, [json.dumps(asdict(limits)).encode()], [opened, *ends])
@@ -183,7 +184,7 @@ def _hand_over(control: socket.socket, file: int, limits: Limits, ends: tuple[in
 
 
 async def _received(answer: socket.socket, ended: socket.socket, limits: Limits) -> Audio:
-    """What a fork says before it closes its end. Raises what `Reader.read` does, `_Killed`."""
+    """Reads a fork's answer. Raises as `Reader.read`, and `_Killed`."""
     most = int((limits.audio_s + 2) * RATE_HZ * 2)
     reader, writer = await asyncio.open_connection(sock=answer)
     try:
@@ -203,7 +204,8 @@ async def _received(answer: socket.socket, ended: socket.socket, limits: Limits)
 
 
 async def _fate(ended: socket.socket) -> Exception:
-    """Why a fork ended without an answer: the file, or somebody from outside."""
+    """Returns the exception for a fork that ended without an answer: the file's fault, or a signal from
+    outside."""
     try:
         async with asyncio.timeout(FATE_S):
             told = await asyncio.get_running_loop().sock_recv(ended, 1)

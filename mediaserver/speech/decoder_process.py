@@ -1,15 +1,15 @@
-"""A process that reads strangers' audio files: one fork for each file, with limits that hold for C code too.
+"""Decodes strangers' audio files in a process of its own: one fork for each file, with limits that hold for C
+code too.
 
 A file can be made to be 10 KB and decode to a day, to ask for more memory than there is, to keep a parser
 busy for ever, to name other files or addresses to read, or to break a codec. None of that may reach the
-server, so the file is read here. The server sends the limits and descriptors of the file and two sockets. On
-the first the fork answers with a line of JSON and 16-bit samples at 16 kHz, or dies, which is one as well;
-on the second is told how the fork ended: one octet, the signal's number, 0 for none.
+server. The server sends the limits, and descriptors of the file and of two sockets. On the first socket the
+fork answers with a line of JSON and 16-bit samples at 16 kHz, or dies without an answer. On the second socket
+this process reports how the fork ended: one octet, the signal's number, 0 for none.
 
-It is a process that forks, not one started for each file: starting Python with PyAV takes 0.3 s of CPU, a
-fork 5 ms. It has no threads, and ends with the server. It is confined as every process beside the server
-(`pipeline.confinement.confinement`), and a fork may do no more than compute.
-"""
+The process forks for each file instead of being started for it: starting Python with PyAV takes 0.3 s of CPU,
+a fork 5 ms. It has no threads, and ends with the server. It is confined as every process beside the server
+(`pipeline.confinement.confinement`), and a fork may do no more than compute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from typing import Any
 
 import av
 import av.error
-import av.subtitles.stream  # PyAV imports it when it first opens a file: too late in a fork
+import av.subtitles.stream  # PyAV imports it when it first opens a file, which is too late in a fork
 
 from pipeline.confinement.confinement import DESCRIPTORS, Confinement, compute_only
 
@@ -36,22 +36,22 @@ RATE_HZ = 16_000
 
 SLICE_CPU_S = 0.6
 SLICE_S = 20.0
-"""CPU seconds until the first sound is there, and for each such piece of it. Files need some milliseconds
-(Opus is decoded 300 times faster than it sounds); bombs for parsers never get there, and 255 channels of
-silence do not keep up."""
+"""CPU seconds until the first sound, and for each such piece of it. Files need some milliseconds (Opus is
+decoded 300 times faster than it sounds); bombs for parsers never get there, and 255 channels of silence do
+not keep up."""
 
 WALL_S = 20
-"""Whatever else happens, a fork is gone after this."""
+"""The longest life of a fork, in seconds."""
 
 BACKGROUND = 10
-"""The niceness of whatever works on files: calls come first."""
+"""The niceness of work on files: calls come first."""
 
 PLAYLISTS = frozenset({"hls", "applehttp", "dash", "concat", "concatf", "sdp", "rtsp", "rtp", "lavfi", "imf"})
 """Formats that are not audio but name other files or addresses."""
 
 
 class Refusal(Exception):
-    """The file will not be read. `too_long` tells length from everything else."""
+    """The file is not decoded. `too_long`: because of its length."""
 
     def __init__(self, message: str, *, too_long: bool = False) -> None:
         super().__init__(message)
@@ -59,11 +59,11 @@ class Refusal(Exception):
 
 
 def main() -> None:
-    """Forks for each file until the server closes its end of standard input."""
+    """Forks for each file until the server closes the socket on standard input."""
     control = socket.socket(fileno=0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server
     os.nice(BACKGROUND)
-    ended, end = os.pipe()  # a fork's end is read in turn with the server's messages
+    ended, end = os.pipe()  # the end of a fork is read in turn with the server's messages
     os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(end, warn_on_full_buffer=False)
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _be_alone(kept: tuple[int, int]) -> None:
-    """In the fork: nothing of the process but its two descriptors."""
+    """Closes every descriptor of the fork except its two."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     begins = 3
@@ -106,23 +106,24 @@ def _be_alone(kept: tuple[int, int]) -> None:
         os.closerange(begins, descriptor)
         begins = descriptor + 1
     os.closerange(begins, DESCRIPTORS)
-    os.dup2(1, 0)  # where the server's messages come
+    os.dup2(1, 0)  # in place of the socket of the server's messages
 
 
 def _bury(forks: dict[int, int]) -> None:
-    """Tells of each fork that has ended by which signal, 0 for none. `forks`: sockets by process id."""
+    """Reports, for each fork that has ended, the signal that ended it, 0 for none. `forks`: sockets by
+    process id."""
     while forks:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
         told = forks.pop(pid)
-        with contextlib.suppress(OSError):  # the server does not want to know any more
+        with contextlib.suppress(OSError):  # the server no longer waits for it
             os.write(told, bytes([os.WTERMSIG(status)]))
         os.close(told)
 
 
 def _rehearse() -> None:
-    """Reads a file once, so that whatever is loaded on first use is there before the first fork."""
+    """Decodes a file once, so that everything loaded on first use is loaded before the first fork."""
     file = io.BytesIO()
     with wave.open(file, "wb") as written:
         written.setnchannels(1)
@@ -135,7 +136,7 @@ def _rehearse() -> None:
 
 
 def _answer(limits: dict[str, Any], file: int, answer: int) -> None:
-    """In the fork: the file's samples, or why there are none."""
+    """Answers with the file's samples, or the reason why there are none; in the fork."""
     opened = os.fdopen(file, "rb")
     confine(limits)
     try:
@@ -149,14 +150,14 @@ def _answer(limits: dict[str, Any], file: int, answer: int) -> None:
     except (av.error.FFmpegError, ValueError, OSError, IndexError, OverflowError):
         samples, head = b"", {"error": "Invalid audio file", "too_long": False}
     rest = memoryview(json.dumps(head).encode() + b"\n" + samples)
-    with contextlib.suppress(OSError):  # the server has gone, or does not want it any more
+    with contextlib.suppress(OSError):  # the server has gone, or no longer waits for it
         while rest:
             rest = rest[os.write(answer, rest) :]
 
 
 def confine(limits: dict[str, Any]) -> None:
-    """No more memory than `memory_mb` above what is `in_use`, no new descriptor (so no file and no
-    connection), no new process, nothing written to disk, and an end: by CPU and by the clock."""
+    """Limits the fork: at most `memory_mb` above the `in_use` memory, no new descriptor (so no file and no
+    connection), no new process, nothing written to disk, and an end by CPU time and by the clock."""
     memory = limits["in_use"] + limits["memory_mb"] * 1024 * 1024
     for name, most in (
         (resource.RLIMIT_AS, memory),
@@ -175,10 +176,10 @@ def confine(limits: dict[str, Any]) -> None:
 
 
 def decode(file: Any, limits: dict[str, Any]) -> tuple[bytes, float]:
-    """The file's first audio stream as mono samples at 16 kHz, and its length in milliseconds before that.
+    """Decodes the file's first audio stream; returns mono samples at 16 kHz, and the length in milliseconds
+    before resampling.
 
-    Raises `Refusal`, and whatever PyAV makes of a broken file.
-    """
+    Raises `Refusal`, and whatever PyAV raises for a broken file."""
     with av.open(file, options={"protocol_whitelist": "none", "probesize": "1000000"}) as container:
         if not PLAYLISTS.isdisjoint(container.format.name.split(",")):
             raise Refusal("Invalid audio file: a playlist")
@@ -210,7 +211,8 @@ def _too_long(most_s: float) -> Refusal:
 
 
 def _frames(container: Any) -> Iterator[Any]:
-    """Decoded frames; a packet that cannot be decoded is left out, as players do (a cut MP3 begins so)."""
+    """Yields decoded frames; a packet that cannot be decoded is skipped, as players do (a cut MP3 begins
+    so)."""
     stream = container.streams.audio[0]
     stream.codec_context.thread_count = 1
     for packet in container.demux(stream):
@@ -222,14 +224,15 @@ def _frames(container: Any) -> Iterator[Any]:
 
 
 class Resampler:
-    """Frames of any kind to mono at 16 kHz; a stream that changes its kind midway gets a new resampler."""
+    """Converts frames of any kind to mono at 16 kHz; a stream that changes its kind midway gets a new
+    resampler."""
 
     def __init__(self) -> None:
         self._kind: tuple[Any, ...] = ()
         self._resampler: Any = None
 
     def __call__(self, frame: Any) -> bytes:
-        """The samples that `frame` completes; None: the rest."""
+        """Returns the samples that `frame` completes; with None the remaining ones."""
         kind = () if frame is None else (frame.format.name, frame.layout.name, frame.sample_rate)
         done = b""
         if kind != self._kind:
@@ -238,7 +241,7 @@ class Resampler:
             self._resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE_HZ) if kind else None
         if frame is None:
             return done
-        frame.pts = None  # times of damaged files are not to be believed: samples follow each other
+        frame.pts = None  # a damaged file's times are wrong: samples follow each other
         return done + _octets(self._resampler.resample(frame))
 
     def _flushed(self) -> bytes:

@@ -23,18 +23,20 @@ UNKNOWN_LENGTH = 0xFFFFFFFF
 
 
 class Encoder(Protocol):
-    """One file being made. Not for the event loop: compressing takes a few milliseconds a second."""
+    """Encodes one file piece by piece. Not for the event loop: compressing takes a few milliseconds per
+    second of audio."""
 
     def encode(self, samples: Pcm) -> bytes:
-        """What can be sent after `samples` (at the voice's rate); may be empty."""
+        """Returns the octets to send after `samples` (int16 at the voice's rate); may be empty."""
 
     def finish(self) -> bytes:
-        """The rest."""
+        """Ends the file; returns its last octets, which may be none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format by its name in requests: `rate_hz` 0 stands for the voice's own rate."""
+    """A format by its name in requests. `rate_hz`: 0 is the voice's own; `make` makes an encoder for a
+    voice's rate."""
 
     name: str
     rate_hz: int
@@ -42,16 +44,16 @@ class Format:
 
     @property
     def content_type(self) -> str:
-        """For the response's header."""
+        """The value of the response's Content-Type header."""
         return f"audio/{self.name}"
 
     def sent_hz(self, voice_hz: int) -> int:
-        """The rate of what a client gets."""
+        """Returns the sample rate that the client gets for a voice of `voice_hz`."""
         return self.rate_hz or voice_hz
 
 
 class RawPcm:
-    """16-bit little-endian samples."""
+    """Raw 16-bit little-endian samples, mono, at 24000 Hz."""
 
     RATE_HZ = 24000
 
@@ -59,16 +61,16 @@ class RawPcm:
         self._resample = Resampler(voice_hz, self.RATE_HZ)
 
     def encode(self, samples: Pcm) -> bytes:
-        """See `Encoder`."""
+        """Returns `samples` resampled to `RATE_HZ`, without a header."""
         return self._resample(samples).astype("<i2", copy=False).tobytes()
 
     def finish(self) -> bytes:
-        """See `Encoder`."""
+        """Returns no octets: every sample has been returned."""
         return b""
 
 
 class RawMulaw:
-    """G.711 µ-law at 8000 Hz, one octet a sample."""
+    """Raw G.711 µ-law at 8000 Hz, mono, one octet per sample."""
 
     RATE_HZ = 8000
 
@@ -76,14 +78,14 @@ class RawMulaw:
         self._resample = Resampler(voice_hz, self.RATE_HZ)
 
     def encode(self, samples: Pcm) -> bytes:
-        """See `Encoder`."""
+        """Returns `samples` resampled to `RATE_HZ`, one octet each."""
         narrow = self._resample(samples)
         coded = np.empty(len(narrow), np.uint8)
         kernels.ulaw_encode(narrow, coded)
         return coded.tobytes()
 
     def finish(self) -> bytes:
-        """See `Encoder`."""
+        """Returns no octets: every sample has been returned."""
         return b""
 
 
@@ -94,17 +96,17 @@ class Wav:
         self._header = wav_header(voice_hz)
 
     def encode(self, samples: Pcm) -> bytes:
-        """See `Encoder`."""
+        """Returns `samples` as they are, the first ones behind the header."""
         header, self._header = self._header, b""
         return header + samples.astype("<i2", copy=False).tobytes()
 
     def finish(self) -> bytes:
-        """See `Encoder`."""
+        """Returns no octets: the header states no length."""
         return b""
 
 
 def wav_header(rate_hz: int) -> bytes:
-    """The 44 octets before the samples of a stream whose end is not known (RIFF and data length
+    """Returns the 44 octets before the samples of a stream of unknown length (RIFF and data length
     0xFFFFFFFF)."""
     chunk = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)
     riff = struct.pack("<4sI4s", b"RIFF", UNKNOWN_LENGTH, b"WAVE")
@@ -113,7 +115,8 @@ def wav_header(rate_hz: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What FFmpeg is told: `codec_rate_hz` 0 stands for the voice's own, `sample` is the codec's layout."""
+    """Settings of FFmpeg for one format. `codec_rate_hz`: 0 is the voice's own; `sample`: the codec's sample
+    format."""
 
     container: str
     codec: str
@@ -124,24 +127,24 @@ class Recipe:
 
 
 class Sink:
-    """Where FFmpeg writes; it has no `seek`, which tells FFmpeg not to."""
+    """The file that FFmpeg writes to; without a `seek`, so that FFmpeg does not seek either."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
 
     def write(self, data: Any) -> int:
-        """What FFmpeg calls."""
+        """Keeps what FFmpeg writes until `taken`; returns its length in octets."""
         self._kept += bytes(data)
         return len(data)
 
     def taken(self) -> bytes:
-        """Everything since the last time."""
+        """Returns everything written since the last call."""
         taken, self._kept = bytes(self._kept), bytearray()
         return taken
 
 
 class Compressed:
-    """A container and codec of FFmpeg."""
+    """Encodes with a container and a codec of FFmpeg, at the recipe's rate."""
 
     def __init__(self, recipe: Recipe, voice_hz: int) -> None:
         self._voice_hz = voice_hz
@@ -157,7 +160,7 @@ class Compressed:
         self._resample = av.AudioResampler(format=recipe.sample, layout="mono", rate=self._rate_hz)
 
     def encode(self, samples: Pcm) -> bytes:
-        """See `Encoder`."""
+        """Returns the octets that FFmpeg wrote after `samples`; it may hold some back until the next."""
         frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate = self._voice_hz
         frame.pts = self._given
@@ -167,7 +170,7 @@ class Compressed:
         return self._sink.taken()
 
     def finish(self) -> bytes:
-        """See `Encoder`."""
+        """Flushes the codec and ends the container; returns their last octets."""
         self._mux(None)
         self._file.mux(self._stream.encode(None))
         self._file.close()
@@ -179,7 +182,7 @@ class Compressed:
 
 
 MP3 = Recipe("mp3", "libmp3lame", "s16p", bit_rate=64_000, options={"write_xing": "0", "id3v2_version": "0"})
-OGG = Recipe(  # a page is what a player gets at a time; FFmpeg's default is a second of it
+OGG = Recipe(  # a player gets a page at a time; FFmpeg's default is a second
     "ogg", "libopus", "s16", codec_rate_hz=48_000, bit_rate=32_000, options={"page_duration": "100000"}
 )
 FLAC = Recipe("flac", "flac", "s16")
@@ -195,5 +198,5 @@ FORMATS: Mapping[str, Format] = {
         Format("mulaw", RawMulaw.RATE_HZ, RawMulaw),
     )
 }
-"""Everything that can be asked for. MP3 is made at the voice's rate, which must then be one of MPEG's
-(espeak-ng's 22050 Hz is)."""
+"""Every format of a request. MP3 is made at the voice's rate, which must then be one of MPEG's (espeak-ng's
+22050 Hz is)."""

@@ -1,4 +1,5 @@
-"""Text-to-speech and speech-to-text as the API offers them: limits, engines, and jobs that are done once."""
+"""Text-to-speech and speech-to-text of the API: limits, engines, and transcription jobs that are done
+once."""
 
 from __future__ import annotations
 
@@ -29,15 +30,16 @@ log = logging.getLogger(__name__)
 
 MIN_AUDIO_MS = 10.0
 CHUNK_MS = (10, 10_000)
-"""The least and the most that `chunk_size` may be."""
+"""The least and the greatest `chunk_size`."""
 
 ENCODERS = 2
-"""Threads that compress: FFmpeg lets go of the interpreter, so two use two cores and leave the loop alone."""
+"""Threads that compress: FFmpeg releases the interpreter's lock, so two threads use two cores and leave the
+loop alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who asks for speech: a company, or an address where there is no key."""
+    """Whoever asks for speech: a company, or a client address without a key."""
 
     name: str
     has_key: bool
@@ -45,7 +47,7 @@ class Speaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeechRequest:
-    """What is to be said. `language` "": the server's. `chunk_ms`: how much audio goes out at a time."""
+    """A text to synthesise. `language` "": the server's; `chunk_ms`: audio per piece."""
 
     text: str
     format: str
@@ -55,7 +57,7 @@ class SpeechRequest:
 
 @dataclass(frozen=True, slots=True)
 class SpokenFile:
-    """A file being made: take `pieces` as they come."""
+    """A file that is being synthesised; `pieces` yields its octets."""
 
     content_type: str
     rate_hz: int
@@ -64,15 +66,15 @@ class SpokenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload:
-    """A file to be understood: an open descriptor of it, which stays the giver's, and its SHA-256."""
+    """A file to transcribe: an open descriptor, which stays the caller's, and its SHA-256."""
 
     file: int
     sha256: str
 
 
 class SpeechService:
-    """Both services of one node. `voices` and `ears`, in order: the next is asked when one fails. `store`
-    gives the store once it is open."""
+    """Text-to-speech and speech-to-text of one node. `voices` and `recognizers` are used in order, the next
+    when one fails. `store` returns the store once it is open."""
 
     def __init__(
         self,
@@ -80,13 +82,13 @@ class SpeechService:
         *,
         engines: Engines,
         voices: Sequence[EngineChoice],
-        ears: Sequence[EngineChoice],
+        recognizers: Sequence[EngineChoice],
         store: Callable[[], Store],
     ) -> None:
         self.settings = settings
         self._engines = engines
         self._voices = voices
-        self._ears = ears
+        self._recognizers = recognizers
         self._store = store
         self._reader = Reader()
         self._encoders = ThreadPoolExecutor(
@@ -96,14 +98,15 @@ class SpeechService:
         self._jobs: dict[tuple[str, str], tuple[str, asyncio.Task[Transcription]]] = {}
 
     async def start(self) -> None:
-        """Starts the reader of audio files; one that does not start is tried again with the first file."""
+        """Starts the process that reads audio files; one that does not start is tried again with the first
+        file."""
         try:
             await self._reader.start()
         except SpeechFailed as error:
             log.error("reader of audio files missing", extra={"reason": str(error)})
 
     async def close(self) -> None:
-        """Ends what is under way."""
+        """Cancels the jobs in progress and ends the process and threads."""
         tasks = [task for _, task in self._jobs.values()]
         for task in tasks:
             task.cancel()
@@ -115,11 +118,10 @@ class SpeechService:
 
     @asynccontextmanager
     async def speak(self, speaker: Speaker, request: SpeechRequest) -> AsyncIterator[SpokenFile]:
-        """The file of what is said; synthesis ends with the block.
+        """Synthesises a file; synthesis ends with the block.
 
-        Raises `InvalidRequest`, `TooMany`, `Unavailable`; taking the pieces raises `InvalidRequest` (before
-        the first) and `SpeechFailed`.
-        """
+        Raises `InvalidRequest`, `TooMany`, `Unavailable`; iterating over the pieces raises `InvalidRequest`
+        (before the first) and `SpeechFailed`."""
         form = FORMATS.get(request.format)
         if form is None:
             raise InvalidRequest(f"format must be one of {', '.join(FORMATS)}")
@@ -154,12 +156,11 @@ class SpeechService:
     async def transcribe(
         self, company_id: str, upload: Upload, *, job_id: str = "", language: str = ""
     ) -> Transcription:
-        """What is said in the upload. With a `job_id`, the same file is understood once in a day, also when
-        it is sent again while that is under way, or to another node afterwards.
+        """Transcribes the upload. With a `job_id` the same file is transcribed once in a day, also when it is
+        sent again meanwhile, or to another node afterwards.
 
         Raises `InvalidRequest`, `TooLarge`, `TooMany`, `Conflict` (a job of that id had another file),
-        `Unavailable`, `SpeechFailed`.
-        """
+        `Unavailable`, `SpeechFailed`."""
         with self._places[True].taken(company_id):
             if not job_id:
                 return await self._understood(upload.file, language)
@@ -170,7 +171,7 @@ class SpeechService:
             return await self._joined(company_id, upload, job_id=job_id, language=language)
 
     async def _joined(self, company_id: str, upload: Upload, *, job_id: str, language: str) -> Transcription:
-        """The outcome of the job, which goes on when the client that began it goes away."""
+        """Returns the outcome of the job, which goes on when the client that began it disconnects."""
         key = (company_id, job_id)
         if key in self._jobs:
             sha256, task = self._jobs[key]
@@ -193,16 +194,16 @@ class SpeechService:
         os.close(copy)
         del self._jobs[key]
         if not task.cancelled():
-            task.exception()  # whoever waits is told; nobody may be left to
+            task.exception()  # every waiting client gets the exception; there may be none
 
     async def _understood(self, file: int, language: str) -> Transcription:
         with _available():
-            ears = self._engines.ears(self._ears)
+            recognizers = self._engines.recognizers(self._recognizers)
         audio = await self._reader.read(file, Limits.for_audio(self.settings.audio_s))
         if audio.duration_ms < MIN_AUDIO_MS:
             raise InvalidRequest(f"Audio must be at least {MIN_AUDIO_MS:g} milliseconds long")
         return await transcribed(
-            ears, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
+            recognizers, audio.samples, rate_hz=RATE_HZ, language=language or self.settings.language
         )
 
 
@@ -215,7 +216,8 @@ def _available() -> Iterator[None]:
 
 
 def _step_back() -> None:
-    """Calls come before files: on Linux each thread has a priority of its own."""
+    """Lowers the priority of this thread, so that calls come before files: on Linux each thread has a
+    priority of its own."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND)
 
 

@@ -1,4 +1,4 @@
-"""Text to a stream of a file: what is spoken is encoded and sent while the rest is still text."""
+"""Synthesises a text as a stream of a file: audio is encoded and sent while the rest is still text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pipeline.speech import SpeechChunk
 log = logging.getLogger(__name__)
 
 SILENT_S: Final = 3.0
-"""By so much may silence outgrow sound: twice what a call bears, since nobody waits on a line and a paragraph
-may end in a long pause."""
+"""By how many seconds silence may outgrow sound: twice the limit of a call, since nobody waits on a line and
+a paragraph may end in a long pause."""
 
 
 async def spoken(
@@ -37,9 +37,9 @@ async def spoken(
     chunk_ms: int,
     threads: Executor,
 ) -> AsyncGenerator[bytes, None]:
-    """The file of `text`, piece by piece; each piece after the first is of `chunk_ms` of audio or what the
-    codec makes of it. The first of `voices` that can says it. Raises `InvalidRequest` (a language that the
-    voice has not) and `SpeechFailed`; both normally before the first piece."""
+    """Yields the file of `text`; each piece after the first is of `chunk_ms` of audio, or what the codec
+    makes of it. The first usable one of `voices` speaks. Raises `InvalidRequest` (a language that the voice
+    does not speak) and `SpeechFailed`, both normally before the first piece."""
     loop = asyncio.get_running_loop()
     rate_hz = voices[0].rate_hz
     encoder = await loop.run_in_executor(threads, form.make, rate_hz)
@@ -57,8 +57,8 @@ async def spoken(
 async def _pieces(
     voices: Sequence[GuardedVoice], text: str, *, language: str, samples: int
 ) -> AsyncGenerator[Pcm, None]:
-    """What is said in arrays of `samples`, the last one shorter. Text without letters that has no sound (an
-    emoji) is a frame of silence, which every format can hold."""
+    """Yields the speech in arrays of `samples`, the last one shorter. Text without letters that has no sound
+    (an emoji) yields a frame of silence, which every format can hold."""
     held: list[Pcm] = []
     count, said = 0, 0
     async with aclosing(_chunks(voices, text, language)) as chunks:
@@ -81,8 +81,8 @@ async def _pieces(
 async def _chunks(
     voices: Sequence[GuardedVoice], text: str, language: str
 ) -> AsyncGenerator[SpeechChunk, None]:
-    """What the first voice says that can. From its first sound on there is no way back: a file in two voices
-    is none. Nothing where no voice is at fault and none makes a sound."""
+    """Yields the speech of the first voice that can speak the text. After its first sound no other voice is
+    tried: a file has one voice. Yields nothing where every voice is sound and none makes a sound."""
     failures: list[EngineError] = []
     for voice in _attempts(voices, failures):
         begun = False
@@ -122,7 +122,7 @@ async def _sound(
     if has_words and not sound.heard:
         raise EngineError("the voice said nothing", retryable=not kept)
     if resampler is not None and sound.heard:
-        yield SpeechChunk(resampler(silence(voice.rate_hz)))  # what it holds back
+        yield SpeechChunk(resampler(silence(voice.rate_hz)))  # the samples held back
 
 
 def _attempts(voices: Sequence[GuardedVoice], failures: Sequence[EngineError]) -> Iterator[GuardedVoice]:

@@ -1,4 +1,4 @@
-"""A whole file to text: cut where it is quiet, since recognisers take half a minute at most."""
+"""Transcribes a whole file, cut where it is quiet, since recognisers take half a minute at most."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Hypothesis, SpeechToText
 
 PIECE_S = 25.0
-"""The most given to a recogniser at once: pocketsphinx takes 30 s, Whisper's window is 30 s."""
+"""The longest piece for a recogniser, in seconds: pocketsphinx takes 30 s, Whisper's window is 30 s."""
 
 SHORTEST_S = 10.0
-"""No piece but the last is shorter: recognisers need some context."""
+"""The shortest piece but the last, in seconds: recognisers need some context."""
 
 _BLOCK_MS = 100
 
 SILENT = 16
-"""A peak (of 32768) below which nobody speaks: recognisers make words of it all the same."""
+"""A peak (of 32768) below which nobody speaks: recognisers would find words in it all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """What was said. `confidence` is 0 to 1: the mean over the words, 0 where none was heard."""
+    """A transcript. `confidence`: 0 to 1, the mean over the words, 0 without words."""
 
     text: str
     confidence: float
 
 
 async def transcribed(stt: SpeechToText, samples: Pcm, *, rate_hz: int, language: str) -> Transcription:
-    """What the recogniser makes of `samples`. Raises `InvalidRequest` (a language that it does not know) and
+    """Transcribes `samples`. Raises `InvalidRequest` (a language that the recogniser does not know) and
     `SpeechFailed`."""
     heard = []
     for piece in pieces(samples, rate_hz):
@@ -51,8 +51,8 @@ async def transcribed(stt: SpeechToText, samples: Pcm, *, rate_hz: int, language
 
 
 def pieces(samples: Pcm, rate_hz: int) -> Iterator[Pcm]:
-    """`samples` in order, in pieces of at most `PIECE_S`, cut in the middle of the quietest 100 ms after
-    `SHORTEST_S`."""
+    """Yields `samples` in order, in pieces of at most `PIECE_S`, cut in the middle of the quietest 100 ms
+    after `SHORTEST_S`."""
     most, least, block = int(PIECE_S * rate_hz), int(SHORTEST_S * rate_hz), rate_hz * _BLOCK_MS // 1000
     start = 0
     while len(samples) - start > most:
@@ -65,7 +65,7 @@ def pieces(samples: Pcm, rate_hz: int) -> Iterator[Pcm]:
 
 
 def together(heard: list[Hypothesis]) -> Transcription:
-    """Several pieces as one text, their confidences weighted by words."""
+    """Joins the results of several pieces, their confidences weighted by words."""
     weights = [len(each.text.split()) for each in heard]
     words = sum(weights)
     confidence = sum(each.confidence * weight for each, weight in zip(heard, weights, strict=True))

@@ -1,1 +1,1 @@
-"""Every row as an asynchronous verb."""
+"""The database as asynchronous methods, with the rows of what the server is configured with."""

@@ -1,4 +1,5 @@
-"""Companies, keys, trunks, agents and webhooks: what the file says, as rows; and keys made at run time."""
+"""Rows of the configuration file: companies, keys, trunks, agents and webhooks; and API keys made at run
+time."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from mediaserver.settings import (
 from mediaserver.settings.company import Scope
 
 SCOPES: frozenset[str] = frozenset(get_args(Scope))
-"""What a key may be for."""
+"""Every scope of an API key."""
 
 _FIND = """
 SELECT k.id, k.scopes, k.agents, c.id AS company_id, c.name FROM api_keys k
@@ -44,13 +45,13 @@ WHERE state = 'PENDING' AND subscription_id IN (SELECT id FROM subscriptions WHE
 
 
 def digest(key: str) -> str:
-    """What is stored of a key. It is long and random, so a plain hash is enough: there is nothing to
-    guess."""
+    """Returns what is stored of a key. A key is long and random, so a plain hash is enough: it cannot be
+    guessed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def find_key(tx: Tx, key: str) -> KeyRow | None:
-    """The API key `key`, None if there is none."""
+    """Returns the API key `key`, None for an unknown or expired one."""
     row = tx.row(_FIND, key_sha256=digest(key))
     if row is None:
         return None
@@ -59,7 +60,8 @@ def find_key(tx: Tx, key: str) -> KeyRow | None:
 
 
 def create_key(tx: Tx, company_id: str, scopes: Collection[str]) -> str:
-    """A new API key, which cannot be shown again. Raises `LocalError` for an unknown company or scope."""
+    """Creates an API key and returns its text, which cannot be shown again. Raises `LocalError` for an
+    unknown company or scope."""
     if not scopes or not SCOPES.issuperset(scopes):
         raise LocalError(f"scopes must be of {', '.join(sorted(SCOPES))}")
     if tx.row("SELECT id FROM companies WHERE id = :id AND enabled = 1", id=company_id) is None:
@@ -82,7 +84,7 @@ def _put_key(tx: Tx, *, company_id: str, key: str, scopes: Collection[str], from
 
 
 def subscription_id(company_id: str, url: str) -> str:
-    """The id of a webhook of the file: the same at every start."""
+    """Returns the id of a webhook of the file: the same at every start."""
     return f"sub_{hashlib.sha256(f'{company_id} {url}'.encode()).hexdigest()[:16]}"
 
 
@@ -99,7 +101,8 @@ def sync_file(tx: Tx, settings: Settings) -> None:
 
 
 def _sync_keys(tx: Tx, settings: Settings) -> None:
-    """A key that was there before stays the row that it is: when it was last used is still to be seen."""
+    """Writes the file's keys and deletes those of an earlier file. A key that was there keeps its row, with
+    the time of its last use."""
     gone = {row["key_sha256"] for row in tx.rows("SELECT key_sha256 FROM api_keys WHERE from_file = 1")}
     for company in settings.companies:
         for key in company.keys:
@@ -111,7 +114,7 @@ def _sync_keys(tx: Tx, settings: Settings) -> None:
 
 
 def upsert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:
-    """Writes a row of companies, trunks, agents or subscriptions over the one of its id."""
+    """Inserts a row of companies, trunks, agents or subscriptions, or replaces the one of its id."""
     names = list(row)
     stamp = (", created_at_ms", ", {now}") if table == "companies" else ("", "")
     changes = ", ".join(f"{name} = excluded.{name}" for name in names if name != "id")
@@ -136,7 +139,7 @@ def _rows(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def webhook_row(webhook_id: str, company_id: str, hook: WebhookSettings) -> dict[str, Any]:
-    """A subscription as its columns: nothing secret."""
+    """Returns a subscription's columns, without secrets."""
     return {
         "id": webhook_id,
         "company_id": company_id,
@@ -146,7 +149,7 @@ def webhook_row(webhook_id: str, company_id: str, hook: WebhookSettings) -> dict
 
 
 def company_row(company: CompanySettings) -> dict[str, Any]:
-    """A company as its columns."""
+    """Returns a company's columns, its policies as JSON."""
     limit = company.contact_limit
     return {
         "id": company.id,
@@ -164,7 +167,7 @@ def company_row(company: CompanySettings) -> dict[str, Any]:
 
 
 def trunk_row(trunk: TrunkSettings) -> dict[str, Any]:
-    """A trunk as its columns: nothing secret."""
+    """Returns a trunk's columns, without secrets."""
     return {
         "id": trunk.id,
         "company_id": trunk.company,
@@ -178,7 +181,7 @@ def trunk_row(trunk: TrunkSettings) -> dict[str, Any]:
 
 
 def agent_row(agent: AgentSettings) -> dict[str, Any]:
-    """An agent as its columns: nothing secret."""
+    """Returns an agent's columns, without secrets."""
     return {
         "id": agent.id,
         "company_id": agent.company,

@@ -1,8 +1,7 @@
-"""What is managed over the API, as rows: companies, trunks, agents, webhooks, keys; and opened rooms.
+"""Rows of what is managed over the API: companies, trunks, agents, webhooks, keys; and rooms.
 
-Functions on a transaction; `mediaserver.store.store` makes verbs of them. Every change raises the revision,
-by which other nodes see that they must look.
-"""
+Functions on a transaction; `mediaserver.store.store` makes methods of them. Every change raises the revision,
+by which other nodes see that there is a change."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ PAGE_LIMIT = 200
 """The most keys on a page."""
 
 KEYS_LIMIT = 200
-"""Keys of one company."""
+"""The most keys of one company."""
 
 BY_FILE = "It is managed by the configuration file"
 
 
 class Kind(StrEnum):
-    """What can be managed; the value is its table."""
+    """A kind of object that can be managed; the value is its table."""
 
     COMPANY = "companies"
     TRUNK = "trunks"
@@ -39,7 +38,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManagedRow:
-    """One thing that is managed over the API; `document` is sealed."""
+    """One object that is managed over the API; `document` is sealed."""
 
     kind: Kind
     id: str
@@ -49,7 +48,7 @@ class ManagedRow:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is managed over the API at one revision."""
+    """All objects that are managed over the API, at one revision."""
 
     revision: int
     rows: tuple[ManagedRow, ...]
@@ -57,7 +56,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key to be made: for what, for which agents (none: all), and what people call it."""
+    """A key to be created: its scopes, its agents (empty: all), and its name for people."""
 
     scopes: frozenset[str]
     agents: frozenset[str] = frozenset()
@@ -66,8 +65,8 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyInfo:
-    """What is known of an API key; the key itself is not. `hint` is how it begins, `expires_at_ms` 0: it does
-    not."""
+    """What is known of an API key, without the key itself. `hint`: its first characters; `expires_at_ms` 0:
+    never."""
 
     id: str
     company_id: str
@@ -83,7 +82,7 @@ class KeyInfo:
 
 @dataclass(frozen=True, slots=True)
 class KeyPage:
-    """A piece of the list; `cursor` asks for the next one, "" on the last."""
+    """A page of keys; `cursor` asks for the next page, "" on the last."""
 
     keys: tuple[KeyInfo, ...]
     cursor: str
@@ -113,13 +112,13 @@ WHERE company_id = :company_id AND expires_at_ms > 0 AND expires_at_ms <= {now} 
 """
 
 KEPT_MS = 24 * 3600 * 1000
-"""How long rooms that nobody can join any more, and keys that open nothing, can still be looked at."""
+"""How long expired rooms and keys stay in the database."""
 
 FORGOTTEN_AT_ONCE = 100
 
 
 def revision(tx: Tx) -> int:
-    """Goes up with every change of what is managed over the API, by whichever node."""
+    """Returns the revision, which every change over the API raises, on whichever node."""
     row = tx.row("SELECT number FROM revisions WHERE id = 1")
     return row["number"] if row is not None else 0
 
@@ -129,7 +128,7 @@ def _raise_revision(tx: Tx) -> None:
 
 
 def snapshot(tx: Tx) -> Snapshot:
-    """Everything that is managed over the API."""
+    """Returns all objects that are managed over the API."""
     rows: list[ManagedRow] = []
     for kind in Kind:
         owner = "id" if kind is Kind.COMPANY else "company_id"
@@ -144,8 +143,8 @@ def snapshot(tx: Tx) -> Snapshot:
 
 
 def put(tx: Tx, kind: Kind, row: Mapping[str, Any], document: str, *, new: bool) -> None:
-    """Writes one thing: `row` are its table's columns, `document` all of it, sealed. Raises `Conflict` where
-    the file manages it, or `new` and there is one of that id."""
+    """Writes one object: `row` its table's columns, `document` all of it, sealed. Raises `Conflict` where the
+    configuration file manages the id, or where `new` and there is one of that id."""
     before = tx.row(f"SELECT from_file, enabled FROM {kind.value} WHERE id = :id", id=row["id"])
     if before is not None and before["from_file"] and before["enabled"]:
         raise Conflict(BY_FILE)
@@ -156,13 +155,14 @@ def put(tx: Tx, kind: Kind, row: Mapping[str, Any], document: str, *, new: bool)
 
 
 def remove(tx: Tx, kind: Kind, thing_id: str) -> bool:
-    """Takes one thing away; False: there was none. Raises `Conflict` where the file manages it."""
+    """Removes one object; False: there was none. Raises `Conflict` where the configuration file manages
+    it."""
     row = tx.row(f"SELECT from_file FROM {kind.value} WHERE id = :id AND enabled = 1", id=thing_id)
     if row is None:
         return False
     if row["from_file"]:
         raise Conflict(BY_FILE)
-    # The row stays for what refers to it; what it said goes.
+    # The row stays for rows that refer to it, without its content.
     tx.run(f"UPDATE {kind.value} SET enabled = 0, document = '' WHERE id = :id", id=thing_id)
     if kind is Kind.WEBHOOK:
         tx.run(ABANDON)
@@ -171,7 +171,7 @@ def remove(tx: Tx, kind: Kind, thing_id: str) -> bool:
 
 
 def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> KeyPage:
-    """The company's API keys, by id."""
+    """Returns the company's API keys, in the order of their ids."""
     rows = tx.rows(
         "SELECT * FROM api_keys WHERE company_id = :company_id AND id > :after ORDER BY id LIMIT :limit",
         company_id=company_id,
@@ -183,7 +183,7 @@ def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> KeyPa
 
 
 def key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
-    """A key of this company, None if there is none."""
+    """Returns a key of the company, None for an unknown one."""
     row = tx.row(
         "SELECT * FROM api_keys WHERE id = :id AND company_id = :company_id", id=key_id, company_id=company_id
     )
@@ -191,8 +191,8 @@ def key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
 
 
 def make_key(tx: Tx, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
-    """A new API key and what it says, which cannot be shown again. Raises `Conflict` where there are too
-    many."""
+    """Creates an API key; returns what is known of it, and its text, which cannot be shown again. Raises
+    `Conflict` beyond `KEYS_LIMIT`."""
     tx.run(_FORGET_KEYS, company_id=company_id, kept_ms=KEPT_MS)
     count = tx.row(
         "SELECT COUNT(*) AS many FROM api_keys WHERE company_id = :company_id", company_id=company_id
@@ -218,8 +218,8 @@ def make_key(tx: Tx, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
 
 
 def rotate_key(tx: Tx, company_id: str, key_id: str, *, overlap_ms: int) -> tuple[KeyInfo, str] | None:
-    """A new key like `key_id`, which itself expires after `overlap_ms`. None: no such key. Raises `Conflict`
-    where the file manages it."""
+    """Creates a key like `key_id`, which itself expires after `overlap_ms`. None: no such key. Raises
+    `Conflict` where the configuration file manages it."""
     before = _own_key(tx, company_id, key_id)
     if before is None:
         return None
@@ -233,7 +233,8 @@ def rotate_key(tx: Tx, company_id: str, key_id: str, *, overlap_ms: int) -> tupl
 
 
 def revoke_key(tx: Tx, company_id: str, key_id: str) -> bool:
-    """Ends a key now; False: there was none. Raises `Conflict` where the file manages it."""
+    """Deletes a key at once; False: there was none. Raises `Conflict` where the configuration file manages
+    it."""
     if _own_key(tx, company_id, key_id) is None:
         return False
     return tx.run("DELETE FROM api_keys WHERE id = :id", id=key_id) > 0
@@ -268,7 +269,7 @@ def _key(row: Row) -> KeyInfo:
 
 
 def open_room(tx: Tx, room: NewWebRoom) -> None:
-    """Writes down a browser session that somebody may join, and forgets those long over."""
+    """Inserts a room that may be joined, and deletes those that expired more than a day ago."""
     tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
     tx.run(
         _ROOM,

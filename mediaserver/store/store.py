@@ -24,7 +24,6 @@ from mediaserver.queue import deliveries as delivery_rows
 from mediaserver.queue import do_not_call as do_not_call_rows
 from mediaserver.queue import enqueue as queueing
 from mediaserver.queue import finish as endings
-from mediaserver.queue.records import Reaped
 from mediaserver.store import config, transcriptions
 from mediaserver.store import managed as managed_rows
 
@@ -57,14 +56,19 @@ def _write(work: Callable[Concatenate[Tx, P], T]) -> Verb[P, T]:
     return verb
 
 
-def _tell(work: Callable[Concatenate[Tx, P], T]) -> Verb[P, T]:
-    """A verb that runs `work`, which may write events."""
+def _tell(
+    work: Callable[Concatenate[Tx, P], T], *, queues: Callable[[T], bool] = lambda result: False
+) -> Verb[P, T]:
+    """A verb that runs `work`, which may write events; `queues` tells by its result whether calls have come
+    into the queue, or what kept them waiting there is gone."""
     write = _write(work)
 
     @wraps(work)
     async def verb(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result = await write(store, *args, **kwargs)
         store.outbox_filled.set()
+        if queues(result):
+            store.queue_filled.set()
         return result
 
     return verb
@@ -72,15 +76,7 @@ def _tell(work: Callable[Concatenate[Tx, P], T]) -> Verb[P, T]:
 
 def _queue(work: Callable[Concatenate[Tx, P], T]) -> Verb[P, T]:
     """A verb that runs `work`, which may write events, and put calls in the queue or let them out of it."""
-    tell = _tell(work)
-
-    @wraps(work)
-    async def verb(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result = await tell(store, *args, **kwargs)
-        store.queue_filled.set()
-        return result
-
-    return verb
+    return _tell(work, queues=lambda result: True)
 
 
 class Store:
@@ -169,23 +165,13 @@ class Store:
     release = _queue(ledger.release)
     record_inbound = _tell(ledger.record_inbound)
     record_web_call = _tell(web_calls.record)
-
-    async def reap_expired(self) -> Reaped:
-        """See `ledger.reap_expired`."""
-        reaped = await self.db.write(ledger.reap_expired)
-        self._filled(queue=bool(reaped.requeued))
-        return reaped
+    reap_expired = _tell(ledger.reap_expired, queues=lambda reaped: bool(reaped.requeued))
 
     # Telephones beside the one that a call began with
     take_leg = _write(extra_legs.take)
     hold_place = _write(extra_legs.hold)
     vacancy = _read(extra_legs.vacancy)
-
-    async def leave_leg(self, leg_id: str) -> bool:
-        """See `extra_legs.leave`."""
-        left = await self.db.write(lambda tx: extra_legs.leave(tx, leg_id))
-        self._filled(queue=left)
-        return left
+    leave_leg = _tell(extra_legs.leave, queues=bool)
 
     # Webhooks
     take_deliveries = _write(outbox.take)
@@ -215,8 +201,3 @@ class Store:
         while ended := await self.db.write(lambda tx: history.doubt(tx, limit=DOUBTED_AT_ONCE)):
             total += ended
         return total
-
-    def _filled(self, *, queue: bool) -> None:
-        self.outbox_filled.set()
-        if queue:
-            self.queue_filled.set()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mediaserver.db.database import Tx
 
 KEPT_MS = 24 * 3600 * 1000
-"""What people said is not kept longer than a retry needs."""
+"""How long a transcription is kept: no longer than a retry needs."""
 
 _KEEP = """
 INSERT INTO transcriptions (company_id, job_id, file_sha256, transcription, confidence, created_at_ms)
@@ -23,7 +23,7 @@ WHERE company_id = :company_id AND job_id = :job_id AND created_at_ms > {now} - 
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """What a file came to."""
+    """The transcription of a file, by a job."""
 
     file_sha256: str
     transcription: str
@@ -31,7 +31,7 @@ class FinishedJob:
 
 
 def find_job(tx: Tx, company_id: str, job_id: str) -> FinishedJob | None:
-    """What a job of the last day came to, None for an unknown one."""
+    """Returns a job of the last day, None for an unknown one."""
     row = tx.row(_FIND, company_id=company_id, job_id=job_id, kept_ms=KEPT_MS)
     if row is None:
         return None
@@ -39,7 +39,7 @@ def find_job(tx: Tx, company_id: str, job_id: str) -> FinishedJob | None:
 
 
 def keep_job(tx: Tx, company_id: str, job_id: str, job: FinishedJob) -> None:
-    """Keeps what a job came to, for a day; one that is known stays as it was."""
+    """Keeps a finished job for a day; one that is kept already stays as it is."""
     tx.run("DELETE FROM transcriptions WHERE created_at_ms <= {now} - :kept_ms", kept_ms=KEPT_MS)
     tx.run(
         _KEEP,

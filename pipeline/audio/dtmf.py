@@ -1,9 +1,8 @@
-"""In-band DTMF: keys heard in the audio, and the tones themselves (ITU-T Q.23 and Q.24).
+"""Detects and generates in-band DTMF (ITU-T Q.23 and Q.24), for trunks without RFC 4733.
 
-For trunks without RFC 4733. A key is two tones and nothing else: the pair must hold 80 % of the energy,
-each tone within 2.5 % of its frequency, the twist within Q.24, in five windows one after the other, 5 ms
-apart. Tones of 40 ms and more are heard, of 23 ms and less never; speech ("talk-off") does not keep all of
-that up.
+A digit is detected when, in five windows in a row, 5 ms apart, two tones have 80 % of the energy, each tone
+is within 2.5 % of its frequency, and the twist is within Q.24. Tones of 40 ms and more are detected, tones of
+23 ms and less never; speech does not meet all conditions for so long ("talk-off").
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from pipeline.audio import LINE_RATES_HZ, Pcm, kernels
 from pipeline.audio.levels import amplitude
 
 KEYS: Final = "123A456B789C*0#D"
-"""All sixteen, row by row: 697, 770, 852, 941 Hz down, 1209, 1336, 1477, 1633 Hz across."""
+"""The sixteen digits, row by row: rows of 697, 770, 852, 941 Hz, columns of 1209, 1336, 1477, 1633 Hz."""
 
-_RAMP_MS: Final = 2  # a tone that starts at full level clicks across the whole band
+_RAMP_MS: Final = 2  # without a ramp a tone begins with a click
 
 
 def _tables() -> tuple[kernels.Floats, kernels.Floats]:
-    """Tapered cosines and sines, scaled so that the power of a bin is the mean square of the tone in it."""
+    """Tapered cosines and sines, scaled so that the power of a bin is the mean square of its tone."""
     n = np.arange(kernels.DTMF_WINDOW)
     taper = 0.5 - 0.5 * np.cos(2 * np.pi * (n + 0.5) / kernels.DTMF_WINDOW)
     phase = 2 * np.pi * kernels.DTMF_HZ[:, None] * n / kernels.DTMF_RATE_HZ
@@ -38,7 +37,8 @@ COSINES, SINES = _tables()
 
 
 class DtmfDetector:
-    """The DTMF detector of one party; takes every frame of 20 ms in order (silence for a lost frame)."""
+    """The DTMF detector of one party; takes every frame of 20 ms in order (silence for a lost frame). Raises
+    ValueError for a rate that no leg has."""
 
     __slots__ = ("_buffer", "_state", "rate_hz")
 
@@ -64,14 +64,14 @@ class DtmfDetector:
 
     @property
     def tone_present(self) -> bool:
-        """Whether a key sounds, or has just begun to (not confirmed yet): this frame is not speech."""
+        """Whether the last frame has a DTMF tone, confirmed or not: the frame is then no speech."""
         return bool(self._state[kernels.DTMF_HIT] >= 0 or self._state[kernels.DTMF_KEY] >= 0)
 
 
 def tone(key: str, rate_hz: int, duration_ms: int = 100, level_dbfs: float = -13.0) -> Pcm:
-    """The sound of one key, both tones together at `level_dbfs` (dBov), with soft edges.
+    """Generates one digit: int16 at `rate_hz`, both tones together at `level_dbfs` (dBov), with ramps.
 
-    Raises ValueError for anything but one of `KEYS`.
+    Raises ValueError for a digit outside `KEYS`.
     """
     index = KEYS.find(key) if len(key) == 1 else -1
     if index < 0:

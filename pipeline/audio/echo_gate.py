@@ -1,13 +1,13 @@
 """Detects the echo of the agent's voice in the caller's audio.
 
-The caller's frame is compared with the audio that was played. A telephone hybrid, or a loudspeaker beside a
-microphone, sends that audio back 5 to 500 ms later and at least 12 dB quieter. The lag at which both signals
-are alike for 0.16 s is taken for the echo's; a short adaptive filter there then says, for each frame, how
-much of the frame the played audio explains. A voice over the echo is not explained.
+The gate compares the caller's frame with the audio that was played. A telephone hybrid, or a loudspeaker
+beside a microphone, sends that audio back 5 to 500 ms later and at least 12 dB quieter. A lag at which both
+signals correlate for 0.16 s is taken for the echo's delay; a short adaptive filter at that lag then gives the
+share of each frame that the played audio explains. A voice over the echo is not explained.
 
-That is the classical test of echo cancellers for double talk (Benesty, Morgan and Cho 2000), used the other
-way round: nothing is cancelled, since turn-taking only asks whether the frame is the caller's. About 5 µs a
-frame while the agent speaks.
+The method is the double-talk detection of echo cancellers (Benesty, Morgan and Cho 2000), without
+cancellation: turn-taking only asks whether a frame is the caller's. It takes about 5 µs a frame while the
+agent speaks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import numpy as np
 from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
 
 TAIL_S: Final = 0.6
-"""Seconds after the last played frame from which on there is no echo."""
+"""Seconds after the last played frame in which an echo may arrive."""
 
 _EXPLAINED: Final = 0.5
 _COARSE: Final = kernels.ECHO_COARSE
 _COARSE_HZ: Final = _COARSE * 1000 // FRAME_MS
 _REALIGN: Final = 3 * _COARSE
-"""A stream this far from its clock has had a gap (silence, loss); less is jitter."""
+"""Distance of a frame from its expected position, in samples at 2 kHz, above which there was a gap (silence
+or loss); a shorter distance is jitter."""
 
 
 class EchoGate:
-    """One call's: `played` gets every frame that leaves, `is_echo` every frame that comes in. Raises
+    """The echo detector of one call: `played` takes every sent frame, `is_echo` every received one. Raises
     ValueError for a rate that no leg has."""
 
     __slots__ = (
@@ -54,7 +55,7 @@ class EchoGate:
         self._next_played = self._next_heard = 0  # in samples at 2 kHz, on the clock of `now`
 
     def played(self, frame: Pcm, now: float) -> None:
-        """`frame` (20 ms at the leg's rate) was handed to the wire at `now`."""
+        """Takes a frame (20 ms of int16 at the leg's rate) that was sent at loop time `now`."""
         if now - self._played_at > TAIL_S:
             self._begin(now)
         self._played_at = now
@@ -66,8 +67,8 @@ class EchoGate:
         self._next_played += _COARSE
 
     def is_echo(self, frame: Pcm, now: float) -> bool:
-        """Whether `frame`, which arrived at `now`, is only the echo of played audio. Called for every frame;
-        False at once unless the agent speaks or has spoken within `TAIL_S`."""
+        """Whether `frame`, received at loop time `now`, is only the echo of played audio. Call for every
+        frame; False at once unless the agent has spoken within `TAIL_S`."""
         due = round(now * _COARSE_HZ)
         position = self._next_heard if abs(due - self._next_heard) <= _REALIGN else due
         self._next_heard = position + _COARSE
@@ -79,20 +80,19 @@ class EchoGate:
 
     @property
     def delay_ms(self) -> int | None:
-        """The delay of the echo, by the packets' times; None while no echo has been found."""
+        """The delay of the echo in milliseconds, by the loop times of frames; None until one is found."""
         lag = int(self._state[kernels.ECHO_LOCKED])
         return None if lag < 0 else (kernels.ECHO_LATEST - lag) * FRAME_MS // _COARSE
 
     def _begin(self, now: float) -> None:
-        """The agent begins to speak, and nothing is on its way back. The lag and the filter are kept: it is
-        the same line."""
+        """Clears the played audio when the agent begins to speak; keeps lag and filter of the line."""
         self._next_played = round(now * _COARSE_HZ)
         self._rings[:] = 0.0
         self._sums[:] = 0.0
         self._state[: kernels.ECHO_LOCKED] = 0.0
 
     def _skip(self, due: int) -> None:
-        """A pause within the agent's words is silence in the rings."""
+        """Fills a pause within the agent's words with silence, up to the position `due`."""
         self._played[:] = 0.0
         while self._next_played < due:
             kernels.echo_remember(self._rings, self._next_played, self._played)
@@ -101,7 +101,7 @@ class EchoGate:
 
 
 def _low_pass(ratio: int) -> kernels.Floats:
-    """A windowed sinc that thins by `ratio`, of 12 samples of the lower rate."""
+    """The taps of a low-pass for decimation by `ratio`: a windowed sinc of 12 samples at the lower rate."""
     length = 12 * ratio
     n = np.arange(length) - (length - 1) / 2
     taps = np.sinc(0.8 * n / ratio) * np.hamming(length)

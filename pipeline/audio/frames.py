@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 Pcm: TypeAlias = npt.NDArray[np.int16]
-"""Mono PCM, one dimension, int16, at the rate that its owner states."""
+"""Mono PCM: one dimension, int16, at a rate that the API in question states."""
 
 FRAME_MS = 20
-"""The packetisation time (ptime) of everything inside the server: one frame per 20 ms."""
+"""The length of a frame in milliseconds (ptime), everywhere inside the server."""
 
 LINE_RATES_HZ = (8000, 16000, 24000, 48000)
 """Rates that a leg may run at: G.711 8000; G.722 and Opus 16000."""

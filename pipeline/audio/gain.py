@@ -1,4 +1,4 @@
-"""The gain of the agent's voice: ramped, because a step in the level is a click."""
+"""The gain of the agent's voice, changed in ramps because a step in the level is a click."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 
 DUCKED: Final = 10 ** (-12 / 20)
-"""The gain while somebody begins to speak over the agent (-12 dB): low, and still understood."""
+"""The gain while the caller speaks over the agent: -12 dB, low and still intelligible."""
 
-RAMP_FRAMES: Final = 2  # 40 ms: too short to be heard as hesitation, too long for a click
+RAMP_FRAMES: Final = 2  # 40 ms: long enough to avoid a click
 
 
 class Volume:
-    """The gain on the frames of one playout, moved by `applied` a step towards its target. `full`: the gain
-    is 1 and stays so, and `applied` need not be called."""
+    """The gain of one playout's frames, which each `applied` moves a step towards its target. `full`: the
+    gain is 1 and stays 1, so that `applied` need not be called."""
 
     __slots__ = ("_gain", "_ramp", "_target", "full")
 
@@ -34,7 +34,7 @@ class Volume:
         self._move(1.0)
 
     def fade_in(self) -> None:
-        """Ramps the next frames up from silence: the audio before them was cut off."""
+        """Ramps the next frames up from silence, after audio that was cut off."""
         self._gain = 0.0
         self._move(1.0)
 
@@ -44,7 +44,7 @@ class Volume:
         self.full = True
 
     def applied(self, frame: Pcm) -> Pcm:
-        """Gives `frame` at the gain of the moment."""
+        """Gives a copy of `frame` with the gain applied, and moves the gain by one step."""
         step = 1.0 / RAMP_FRAMES
         before = self._gain
         after = self._gain = min(max(self._target, before - step), before + step)

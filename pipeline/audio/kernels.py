@@ -1,36 +1,35 @@
-"""Everything that is compiled: the loops over samples, in numba, with explicit signatures.
+"""Everything that is compiled, with `g722` and `opus`: the loops over samples, in numba, with explicit
+signatures.
 
-Explicit signatures compile (or load from numba's cache) when this module is imported, never on the first
-frame of a call: lazily compiled kernels froze the event loop for 260 to 700 ms. Importing takes about 0.7 s
-from a warm cache and some seconds from nothing; `warm()` then runs each kernel once, for the page faults.
+With explicit signatures numba compiles (or loads from its cache) when this module is imported, never on the
+first frame of a call: lazily compiled kernels blocked the event loop for 260 to 700 ms. The import takes
+about 0.7 s with a warm cache and some seconds without; `warm()` then runs each kernel once, for the page
+faults.
 
-The cache lies beside this file unless the environment variable NUMBA_CACHE_DIR, read by numba when it is
-first imported, names another directory: set it to a writable one before importing anything of this package
-(the server points it at its data directory). Where no directory is writable the kernels are compiled
-without a cache.
+The cache lies where `pipeline.kernel_cache` says: in the user's cache unless the environment variable
+NUMBA_CACHE_DIR names another place, which has to be set before anything of this package is imported. Where
+nothing can be written the kernels are compiled without a cache.
 
-All arrays are one-dimensional and contiguous. Inputs may be read-only (`np.frombuffer` of a packet).
-Nothing is allocated, no exception is raised and indices are not checked: where a docstring states a size,
-it is the caller's to keep. The GIL is kept: a kernel takes a microsecond or three, and a thread that lets go
-of the GIL may wait 5 ms (the switch interval) to have it back.
+All arrays are contiguous. Inputs may be read-only (`np.frombuffer` of a packet). A kernel allocates nothing,
+raises nothing and checks no index: the code that calls it must keep to the sizes in its docstring. A kernel
+keeps the GIL: it takes 1 to 3 µs, and a thread that releases the GIL may wait 5 ms (the switch interval) to
+get it back.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples
+from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, g722, opus
+from pipeline.audio.compiled import compiled
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Floats: TypeAlias = npt.NDArray[np.float32]
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 _TYPES: Final[Any] = numba.types  # its own stubs cover a part of it only
 _U8_IN: Final = _TYPES.Array(_TYPES.uint8, 1, "C", readonly=True)
@@ -44,25 +43,11 @@ _F64: Final = _TYPES.float64
 _VOID: Final = _TYPES.void
 _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
 
-
-def _compiled(*signatures: Any, fastmath: bool = False) -> Callable[[_F], _F]:
-    """`numba.njit` with the types kept for mypy, and without the cache where there is nowhere to put it."""
-
-    def decorate(function: _F) -> _F:
-        try:
-            compiled = numba.njit(list(signatures), cache=True, fastmath=fastmath)(function)
-        except RuntimeError:  # numba: "no locator available": nothing writable to cache in
-            compiled = numba.njit(list(signatures), fastmath=fastmath)(function)
-        return cast(_F, compiled)
-
-    return decorate
-
-
 # --- digital silence --------------------------------------------------------------------------------
 
-# What a recursive filter holds decays in digital silence (µ-law 0xFF, a pause of DTX) and within a second is
-# subnormal (below 1.2e-38), where many processors take a hundred times as long for a product, in every frame
-# until somebody speaks. What decays is therefore given an offset, far below a sample step, to rest at.
+# The state of a recursive filter decays in digital silence (µ-law 0xFF, a pause of DTX) and is subnormal
+# (below 1.2e-38) within a second; many processors then take a hundred times as long for a product, in every
+# frame until the next voice. An offset far below a sample step keeps such a state from becoming subnormal.
 _OFFSET: Final = np.float32(1e-9)
 _OFFSET_POWER: Final = np.float32(1e-18)
 
@@ -87,23 +72,23 @@ _ULAW_LINEAR: Final = _ulaw_expanded()
 _ALAW_LINEAR: Final = _alaw_expanded()
 
 
-@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+@compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
 def ulaw_decode(src: Octets, dst: Pcm) -> None:
-    """µ-law octets to linear, as many as both hold."""
+    """Decodes µ-law octets to int16, up to the shorter of both arrays."""
     for i in range(min(src.shape[0], dst.shape[0])):
         dst[i] = _ULAW_LINEAR[src[i]]
 
 
-@_compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
+@compiled(_VOID(_U8, _I16), _VOID(_U8_IN, _I16))
 def alaw_decode(src: Octets, dst: Pcm) -> None:
-    """A-law octets to linear, as many as both hold."""
+    """Decodes A-law octets to int16, up to the shorter of both arrays."""
     for i in range(min(src.shape[0], dst.shape[0])):
         dst[i] = _ALAW_LINEAR[src[i]]
 
 
-@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+@compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
 def ulaw_encode(src: Pcm, dst: Octets) -> None:
-    """Linear to µ-law (silence is 0xFF), as many as both hold."""
+    """Encodes int16 to µ-law octets (silence is 0xFF), up to the shorter of both arrays."""
     for i in range(min(src.shape[0], dst.shape[0])):
         x: Any = np.int32(src[i])  # Any: numba's arithmetic is not what numpy's stubs say
         sign = x >> 31  # -1 for the negative half: one's complement, as ITU-T G.191 has it
@@ -116,9 +101,9 @@ def ulaw_encode(src: Pcm, dst: Octets) -> None:
         dst[i] = np.uint8(~(code | (sign & 0x80)) & 0xFF)
 
 
-@_compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
+@compiled(_VOID(_I16, _U8), _VOID(_I16_IN, _U8))
 def alaw_encode(src: Pcm, dst: Octets) -> None:
-    """Linear to A-law (silence is 0xD5), as many as both hold."""
+    """Encodes int16 to A-law octets (silence is 0xD5), up to the shorter of both arrays."""
     for i in range(min(src.shape[0], dst.shape[0])):
         x: Any = np.int32(src[i])
         sign = x >> 31
@@ -133,7 +118,7 @@ def alaw_encode(src: Pcm, dst: Octets) -> None:
 # --- levels and mixing ----------------------------------------------------------------------------
 
 
-@_compiled(_F64(_I16), _F64(_I16_IN))
+@compiled(_F64(_I16), _F64(_I16_IN))
 def rms(samples: Pcm) -> float:
     """Root mean square in sample steps; 0.0 for no samples."""
     if samples.shape[0] == 0:
@@ -145,14 +130,14 @@ def rms(samples: Pcm) -> float:
     return math.sqrt(total / samples.shape[0])
 
 
-@_compiled(_F64(_I16), _F64(_I16_IN))
+@compiled(_F64(_I16), _F64(_I16_IN))
 def rms_dbfs(samples: Pcm) -> float:
     """Level in dBov (see `pipeline.audio.levels`), -100.0 for silence."""
     value = rms(samples)
     return 20.0 * math.log10(value / 32768.0) if value > 0.0 else -100.0
 
 
-@_compiled(_I64(_I16), _I64(_I16_IN))
+@compiled(_I64(_I16), _I64(_I16_IN))
 def peak(samples: Pcm) -> int:
     """The greatest magnitude in sample steps; 0 for no samples."""
     greatest: Any = 0
@@ -161,7 +146,7 @@ def peak(samples: Pcm) -> int:
     return int(greatest)
 
 
-@_compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
+@compiled(_VOID(_I16, _I16, _I16), _VOID(_I16_IN, _I16_IN, _I16))
 def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
     """Adds two frames of the same length, saturating; `out` may be one of them."""
     for i in range(min(a.shape[0], b.shape[0], out.shape[0])):
@@ -172,18 +157,18 @@ def mix(a: Pcm, b: Pcm, out: Pcm) -> None:
 # --- resampling -----------------------------------------------------------------------------------
 
 
-@_compiled(
+@compiled(
     _VOID(_I16, _F32, _F32_2D, _I16, _STEP),
     _VOID(_I16_IN, _F32, _F32_2D, _I16, _STEP),
     fastmath=True,
 )
 def polyphase(samples: Pcm, buffer: Floats, phases: Floats, out: Pcm, step: tuple[int, int]) -> None:
-    """One chunk through a polyphase filter; saturating, rounded to the nearest sample.
+    """Filters one chunk with a polyphase filter, with saturation, rounded to the nearest sample.
 
-    `buffer`: the last `taps - 1` samples in front, room for `samples` behind; the new history is left in
-    front. `phases`: (up, taps). `step`: the position of the first output in 1/up samples, and the distance
-    to the next. The filter is cut into its phases, so an output costs `taps` products, the same whatever
-    the chunk: results are bit-equal however a stream is cut.
+    `buffer`: the last `taps - 1` samples at its start, then room for `samples`; the new history is left at
+    its start. `phases`: (up, taps). `step`: the position of the first output in 1/up samples, and the
+    distance to the next. An output costs `taps` products whatever the chunk, so results are bit-equal however
+    a stream is cut.
     """
     up, taps = phases.shape
     size = samples.shape[0]
@@ -212,7 +197,7 @@ def polyphase(samples: Pcm, buffer: Floats, phases: Floats, out: Pcm, step: tupl
 
 # --- voice activity -------------------------------------------------------------------------------
 
-# One call's detector is one row of float32. The first columns are settings, the rest is what it has heard.
+# One call's detector is a row of float32: the first columns are settings, the others the detector's state.
 VAD_COLUMNS: Final = 24
 VAD_ACTIVE: Final = 8
 VAD_SNR_DB: Final = 9
@@ -221,27 +206,27 @@ _SMOOTHED, _ACTIVE, _SNR, _RUN, _LEFT, _HEARD = range(7, 13)
 _X1, _Y1, _LOW1, _NOISE_LOW, _NOISE_HIGH = range(13, 18)
 _MIN_LOW, _MIN_HIGH, _WAS_LOW, _WAS_HIGH, _WINDOW, _THIN = range(18, 24)
 _WINDOW_FRAMES: Final = 38  # the minimum is taken over the last one to two windows of 0.76 s
-_SETTLING_FRAMES: Final = 50  # a call that begins in noise: until the floor is found, rise to it quickly
-_FADE_FRAMES: Final = 4  # Opus begins too quietly: a call begins with the first frame at its full level
-_FADE_LEAST_DB, _FADE_MOST_DB = 2.5, 10.0  # a noise's frames differ by less, a voice sets in with more
-_MINIMUM_BIAS_DB: Final = 1.5  # the minimum of a noise's frames lies this far below its mean
-_START_AT_MOST_DB: Final = -45.0  # who speaks in the very first frame must not become the noise floor
+_SETTLING_FRAMES: Final = 50  # the floor rises faster in these first frames, for a call that begins in noise
+_FADE_FRAMES: Final = 4  # Opus fades in: the floor starts with the first frame at full level
+_FADE_LEAST_DB, _FADE_MOST_DB = 2.5, 10.0  # a noise's frames differ by less, a voice begins with more
+_MINIMUM_BIAS_DB: Final = 1.5  # distance of the minimum of a noise's frames below their mean
+_START_AT_MOST_DB: Final = -45.0  # so that a voice in the very first frame does not become the noise floor
 
-# Beside the row eight narrower bands, a column each, for a voice that is no louder than the noise: its
-# harmonics stand out of some of them. Smoothed over two frames, so that 3 dB over the noise mean something.
+# Eight narrower bands, a column each, for a voice that is no louder than the noise: the voice's harmonics
+# exceed the noise in some bands. The power is smoothed over two frames, so that 3 dB are significant.
 VAD_ROWS: Final = 12
 _BAND_EDGES_HZ: Final = (120, 280, 450, 650, 900, 1250, 1800, 2600, 3800)
 VAD_BANDS: Final = len(_BAND_EDGES_HZ) - 1
 _BAND_B0, _BAND_A1, _BAND_A2, _BAND_Z1, _BAND_Z2, _BAND_ENERGY = range(6)
 _BAND_POWER, _BAND_CLIPPED, _BAND_NOISE, _BAND_MIN, _BAND_WAS, _BAND_OVER = range(6, 12)
-_BAND_RATE_HZ: Final = 8000  # a faster line is thinned to this, by sums of samples
+_BAND_RATE_HZ: Final = 8000  # higher rates are decimated to this rate, by sums of samples
 _BAND_BIAS_DB: Final = 1.4
-_BAND_ON_DB, _BAND_OFF_DB = 3.3, 2.3  # mean of the three that stand out most: speech, and still speech
+_BAND_ON_DB, _BAND_OFF_DB = 3.3, 2.3  # mean of the three highest bands: speech begins, speech goes on
 _BAND_LOUDEST: Final = 3
-_BAND_RING_DB: Final = -3.0  # a frame below its noise is silent, however the narrow filters ring on in it
-_BAND_CLIP: Final = np.float32(10**0.9)  # over the noise: what was loud is not smeared over what follows it
-_BAND_UNKNOWN_FRAMES: Final = 6  # of a call, before a band's noise is known
-_BAND_QUIETER_DB: Final = 4.0  # than the whole: so far is the quietest floor of a band below that of all
+_BAND_RING_DB: Final = -3.0  # a frame below its noise is silent, although the narrow filters still ring
+_BAND_CLIP: Final = np.float32(10**0.9)  # limit over the noise, so that a loud frame does not smear
+_BAND_UNKNOWN_FRAMES: Final = 6  # frames at the start before a band's noise is known
+_BAND_QUIETER_DB: Final = 4.0  # distance of a band's least floor below that of the whole signal
 
 
 def energy_vad_init(
@@ -251,8 +236,8 @@ def energy_vad_init(
     decibels: tuple[float, float, float],
     frames: tuple[int, int],
 ) -> None:
-    """Prepares a row of VAD_COLUMNS and `bands`, (VAD_ROWS, VAD_BANDS) or without rows: `decibels` are on,
-    off and quietest floor; `frames` are min-on and hang."""
+    """Initialises `state`, a row of VAD_COLUMNS, and `bands`, of shape (VAD_ROWS, VAD_BANDS) or (0,
+    VAD_BANDS). `decibels`: on, off and least floor; `frames`: min-on and hang."""
     state[:] = 0.0
     bands[:] = 0.0
     for k in range(VAD_BANDS if bands.shape[0] else 0):
@@ -271,7 +256,7 @@ def energy_vad_init(
     state[_MIN_ON], state[_HANG] = frames
 
 
-@_compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True)
+@compiled(_TYPES.void(_F32, _TYPES.float32, _TYPES.float32), fastmath=True, inner=True)
 def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     """Follows the noise floor of both bands: the smoothed minimum of the last two windows."""
     rise_db = high_db - state[_MIN_HIGH]
@@ -298,7 +283,7 @@ def _vad_floor(state: Floats, low_db: float, high_db: float) -> None:
     state[_NOISE_HIGH] += (0.3 if high_to < 0.0 else up) * high_to
 
 
-@_compiled(_TYPES.void(_I16, _F32_2D, _I64), _TYPES.void(_I16_IN, _F32_2D, _I64), fastmath=True)
+@compiled(_TYPES.void(_I16, _F32_2D, _I64), _TYPES.void(_I16_IN, _F32_2D, _I64), fastmath=True, inner=True)
 def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
     """The energy of each band in a frame."""
     b0, a1, a2, z1, z2, energy = bands[0], bands[1], bands[2], bands[3], bands[4], bands[5]
@@ -309,7 +294,7 @@ def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
         total: Any = np.float32(0.0)
         for j in range(thin):
             total += np.float32(frame[i * thin + j])
-        for k in range(VAD_BANDS):  # side by side: eight chains of products, one register
+        for k in range(VAD_BANDS):  # innermost, so that eight products share a vector register
             new = b0[k] * (scale * total + _OFFSET)
             y = new + z1[k]
             z1[k] = z2[k] - a1[k] * y
@@ -317,9 +302,9 @@ def _vad_bands(frame: Pcm, bands: npt.NDArray[np.float32], thin: int) -> None:
             energy[k] += y * y
 
 
-@_compiled(_F64(_F32), fastmath=True)
+@compiled(_F64(_F32), fastmath=True, inner=True)
 def _vad_loudest(over: Floats) -> float:
-    """The mean of the highest; they are lost."""
+    """The mean of the highest values of `over`, which are overwritten."""
     total = 0.0
     for _ in range(_BAND_LOUDEST):
         most = 0
@@ -331,9 +316,9 @@ def _vad_loudest(over: Floats) -> float:
     return total / _BAND_LOUDEST
 
 
-@_compiled(_F64(_F32_2D, _F32, _I64), fastmath=True)
+@compiled(_F64(_F32_2D, _F32, _I64), fastmath=True, inner=True)
 def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> float:
-    """How far the bands that stand out most stand out of their noise; call it after `_vad_floor`."""
+    """The mean level over the noise, in dB, of the `_BAND_LOUDEST` highest bands; call after `_vad_floor`."""
     quietest = state[_QUIETEST_DB] - _BAND_QUIETER_DB
     up = 0.05 if state[_ACTIVE] > 0.0 else 0.10
     if state[_HEARD] < _SETTLING_FRAMES:
@@ -357,17 +342,17 @@ def _vad_over(bands: npt.NDArray[np.float32], state: Floats, samples: int) -> fl
         noise = np.float32(10.0 ** (0.1 * max(bands[_BAND_NOISE, k], quietest)))
         clipped = min(power, _BAND_CLIP * noise)
         bands[_BAND_CLIPPED, k] += half * (clipped - bands[_BAND_CLIPPED, k])
-        there = min(bands[_BAND_CLIPPED, k], np.float32(1.4) * power)  # what has ended has ended
+        there = min(bands[_BAND_CLIPPED, k], np.float32(1.4) * power)  # smoothing must not outlast a sound
         bands[_BAND_OVER, k] = 10.0 * np.log10(there / noise + 1e-6)
     return _vad_loudest(bands[_BAND_OVER]) if state[_HEARD] > _BAND_UNKNOWN_FRAMES else 0.0
 
 
-@_compiled(_TYPES.int64(_F32), fastmath=True)
+@compiled(_TYPES.int64(_F32), fastmath=True, inner=True)
 def _vad_verdict(state: Floats) -> int:
-    """Hysteresis and times: bit 0 voiced, bit 1 active."""
+    """Applies hysteresis and hang-over: bit 0 voiced, bit 1 active."""
     snr = state[_SNR]
     voiced = snr > (state[_OFF_DB] if state[_ACTIVE] > 0.0 else state[_ON_DB])
-    # Clipped first: one loud click must not keep the smoothed value above the threshold for frames to come.
+    # Clipped first, so that a loud click does not keep the smoothed value above the threshold.
     state[_SMOOTHED] += 0.5 * (min(snr, 2.0 * state[_ON_DB]) - state[_SMOOTHED])
     if state[_ACTIVE] == 0.0:
         state[_RUN] = state[_RUN] + 1.0 if state[_SMOOTHED] > state[_ON_DB] and snr > state[_OFF_DB] else 0.0
@@ -384,10 +369,10 @@ def _vad_verdict(state: Floats) -> int:
     return int(voiced) + 2 * int(state[_ACTIVE] > 0.0)
 
 
-@_compiled(_TYPES.int64(_I16, _F32, _F32_2D), _TYPES.int64(_I16_IN, _F32, _F32_2D), fastmath=True)
+@compiled(_TYPES.int64(_I16, _F32, _F32_2D), _TYPES.int64(_I16_IN, _F32, _F32_2D), fastmath=True)
 def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -> int:
-    """One frame of one call, `state` its row and `bands` its bands: bit 0 voiced, bit 1 active (see
-    `pipeline.audio.vad`)."""
+    """Takes one frame of a call, with the call's `state` and `bands` (`energy_vad_init`): bit 0 voiced, bit 1
+    active, as in `pipeline.audio.vad`."""
     if frame.shape[0] == 0:
         return 0
     high_pass, low_pass = state[_HIGH_PASS], state[_LOW_PASS]
@@ -422,11 +407,11 @@ def energy_vad_step(frame: Pcm, state: Floats, bands: npt.NDArray[np.float32]) -
 # --- loss concealment -----------------------------------------------------------------------------
 
 
-@_compiled(_I64(_F32, _I64, _I64, _I64), fastmath=True)
+@compiled(_I64(_F32, _I64, _I64, _I64), fastmath=True)
 def pitch_period(history: Floats, shortest: int, longest: int, window: int) -> int:
-    """The lag at which the end of `history` is most like itself (normalised cross-correlation).
+    """The lag with the highest normalised cross-correlation of the last `window` samples of `history`.
 
-    `history` is at least `window + longest` long; lags `shortest` to `longest` inclusive are tried.
+    `history`: at least `window + longest` samples. Lags from `shortest` to `longest` inclusive are tried.
     """
     recent = history[history.shape[0] - window :]
     best_lag, best = longest, np.float32(-1.0)
@@ -467,7 +452,7 @@ _HITS: Final = 5
 _MISSES: Final = 7
 
 
-@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _dtmf_spectrum(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats) -> float:
     """Real parts, then imaginary parts at the eight frequencies; returns the energy under the taper (row
     0)."""
@@ -488,9 +473,9 @@ def _dtmf_spectrum(window: Floats, cosines: Floats, sines: Floats, spectrum: Flo
     return float(energy)
 
 
-@_compiled(_I64(_F32, _I64), fastmath=True)
+@compiled(_I64(_F32, _I64), fastmath=True, inner=True)
 def _dtmf_strongest(spectrum: Floats, first: int) -> int:
-    """Which of the four frequencies from `first` on has most power."""
+    """The index of the strongest of the four frequencies from `first` on."""
     best, best_power = first, np.float32(-1.0)
     for k in range(first, first + 4):
         power = spectrum[k] * spectrum[k] + spectrum[DTMF_BINS + k] * spectrum[DTMF_BINS + k]
@@ -499,7 +484,7 @@ def _dtmf_strongest(spectrum: Floats, first: int) -> int:
     return best
 
 
-@_compiled(_F64(_F32, _F32, _I64), fastmath=True)
+@compiled(_F64(_F32, _F32, _I64), fastmath=True, inner=True)
 def _dtmf_power(now: Floats, before: Floats, k: int) -> float:
     """Power of the tone near frequency `k`, -1.0 if it is off frequency.
 
@@ -523,9 +508,9 @@ def _dtmf_power(now: Floats, before: Floats, k: int) -> float:
     return power / (response * response)
 
 
-@_compiled(_I64(_F32, _F32_2D, _F32_2D, _F32, _F32), fastmath=True)
+@compiled(_I64(_F32, _F32_2D, _F32_2D, _F32, _F32), fastmath=True, inner=True)
 def _dtmf_hit(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats, before: Floats) -> int:
-    """The key (0 to 15, row by row) that this window shows, or -1. `before`: the last spectrum, replaced."""
+    """The digit (0 to 15, row by row) in this window, or -1. `before`: the last spectrum, overwritten."""
     energy = _dtmf_spectrum(window, cosines, sines, spectrum)
     row, column = _dtmf_strongest(spectrum, 0), _dtmf_strongest(spectrum, 4)
     low, high = _dtmf_power(spectrum, before, row), _dtmf_power(spectrum, before, column)
@@ -538,9 +523,9 @@ def _dtmf_hit(window: Floats, cosines: Floats, sines: Floats, spectrum: Floats, 
     return 4 * row + column - 4
 
 
-@_compiled(_I64(_F32, _I64))
+@compiled(_I64(_F32, _I64), inner=True)
 def _dtmf_decide(state: Floats, hit: int) -> int:
-    """Counts hits and misses: the key that is confirmed by this window, or -1."""
+    """Counts hits and misses: the digit that this window confirms, or -1."""
     state[DTMF_RUN] = state[DTMF_RUN] + 1 if hit >= 0 and hit == state[DTMF_HIT] else 1
     state[DTMF_HIT] = hit
     if state[DTMF_KEY] >= 0:
@@ -554,18 +539,18 @@ def _dtmf_decide(state: Floats, hit: int) -> int:
     return hit
 
 
-@_compiled(
+@compiled(
     _I64(_I16, _F32, _F32_2D, _F32_2D, _F32),
     _I64(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
     fastmath=True,
 )
 def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state: Floats) -> int:
-    """One frame of 20 ms: the key (0 to 15) confirmed in it, or -1.
+    """Takes one frame of 20 ms: the digit (0 to 15) that the frame confirms, or -1.
 
-    `frame`: a whole multiple of 160 samples; a higher rate is averaged down to 8 kHz, which is all that
-    eight tones below 1.7 kHz need. `buffer`: 120 samples of the past and room for 160. `state`:
-    DTMF_COLUMNS, the first four -1, 0, 0, -1 at the start. `cosines`, `sines`: (9, 160), tapered; row 0 of
-    `cosines` is the taper itself.
+    `frame`: a whole multiple of 160 samples; a higher rate is averaged down to 8 kHz, which suffices for
+    tones below 1.7 kHz. `buffer`: 120 samples of the past and room for 160. `state`: DTMF_COLUMNS, the first
+    four -1, 0, 0, -1 at the start. `cosines`, `sines`: (9, 160), tapered; row 0 of `cosines` is the taper
+    itself.
     """
     past = DTMF_WINDOW - DTMF_HOP
     ratio = frame.shape[0] // DTMF_WINDOW
@@ -588,11 +573,11 @@ def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state:
     return confirmed
 
 
-# --- echo of our own voice --------------------------------------------------------------------------
+# --- echo of the agent's voice ----------------------------------------------------------------------
 
-# Two rates: the lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at
-# 4 kHz by a short adaptive filter around that lag. Both see the signal without its tilt, which makes
-# voices less like each other, and less like themselves a pitch period later.
+# The lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at 4 kHz by a
+# short adaptive filter around that lag. Both get the signal without its spectral tilt: two voices, and a
+# voice and the same voice a pitch period later, then correlate less.
 ECHO_RING: Final = 4096  # samples at either rate: a second and more, and a power of two
 ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of their time) to 540 ms late
 ECHO_LATEST: Final = 1080
@@ -600,28 +585,28 @@ ECHO_LAGS: Final = ECHO_LATEST - ECHO_EARLIEST + 1
 ECHO_TAPS: Final = 128  # 32 ms
 ECHO_COLUMNS: Final = 8
 ECHO_FINE: Final = 80  # samples of a frame at 4 kHz
-ECHO_COARSE: Final = 40  # and at 2 kHz
+ECHO_COARSE: Final = 40  # samples of a frame at 2 kHz
 ECHO_THINNED: Final = ECHO_FINE + ECHO_COARSE
 ECHO_LOCKED, ECHO_SHARE = 3, 4
 _ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT = range(8)
 _TILT: Final = 0.85
-_MEMORY: Final = 0.9  # of the correlation, a frame: it looks back over 0.2 s, weighed by energy
-_LOUDEST: Final = 0.45  # an echo is at least 7 dB below what it is of: another voice is not
-_ALIKE: Final = 0.6  # a correlation above this, at one lag for so many frames, makes the lag the echo's
-_LOCK_FRAMES: Final = 5  # of those that are searched: 0.2 s
-_NEAR: Final = 80  # 40 ms: so far a known lag moves when the agent's words leave earlier in their tick
+_MEMORY: Final = 0.9  # decay of the correlation per frame: it covers 0.2 s
+_LOUDEST: Final = 0.45  # an echo is at least 7 dB below the played audio; another voice is not
+_ALIKE: Final = 0.6  # least correlation, at one lag for `_LOCK_FRAMES`, that makes the lag that of the echo
+_LOCK_FRAMES: Final = 5  # of the frames that are searched: 0.2 s
+_NEAR: Final = 80  # 40 ms: movement of a known lag when the agent's words leave earlier in their tick
 _SAME: Final = 4  # 2 ms: within the taps before the lag
 _RELOCK_FRAMES: Final = 3
-_RELEARN_FRAMES: Final = 8  # a filter that has learnt wrong at the right lag begins anew after 0.3 s
-_WORKS: Final = 0.5  # a filter that explains so much has the right lag, whatever else correlates
+_RELEARN_FRAMES: Final = 8  # 0.3 s after which a wrong filter at the right lag is reset
+_WORKS: Final = 0.5  # a filter that explains this share has the right lag, whatever else correlates
 _LEAD: Final = 16  # taps before the lag: 4 ms
-_PACE: Final = 0.5  # of the adaptive filter
+_PACE: Final = 0.5  # step size of the adaptive filter
 
 
-@_compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) -> None:
-    """`fresh` low-passed and thinned out to the length of `out`. `history`: taps - 1 samples of the past and
-    room for `fresh`, then one sample: the last of the output, whose tilt is taken out."""
+    """Low-passes `fresh` and decimates it to the length of `out`, without spectral tilt. `history`: taps - 1
+    samples of the past and room for `fresh`, then the last output before the removal of the tilt."""
     past, size = taps.shape[0] - 1, fresh.shape[0]
     ratio = size // out.shape[0]
     for i in range(size):
@@ -639,11 +624,11 @@ def _echo_decimate(fresh: Floats, taps: Floats, history: Floats, out: Floats) ->
         history[i] = history[size + i]
 
 
-@_compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
+@compiled(_VOID(_I16, _F32, _F32, _F32), _VOID(_I16_IN, _F32, _F32, _F32))
 def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
-    """A frame of 20 ms at 4 kHz and at 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz;
-    `history`: for each rate as many samples as taps, and a frame; `out`: 80 and 40 samples, and room for the
-    frame."""
+    """Decimates a frame of 20 ms to 4 kHz and 2 kHz. `taps`: those for 4 kHz, then twice as many for 2 kHz.
+    `history`: for each rate as many samples as taps, and a frame. `out`: 80 samples at 4 kHz and 40 at 2 kHz,
+    then room for the frame."""
     size, split = frame.shape[0], taps.shape[0] // 3
     fresh = out[ECHO_THINNED : ECHO_THINNED + size]
     for i in range(size):
@@ -652,25 +637,25 @@ def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
     _echo_decimate(fresh, taps[split:], history[split + size :], out[ECHO_FINE:ECHO_THINNED])
 
 
-@_compiled(_VOID(_F32_2D, _I64, _F32))
+@compiled(_VOID(_F32_2D, _I64, _F32))
 def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
-    """A played frame, `thinned` by `echo_thin`, into the rings (row 0: 4 kHz, row 1: 2 kHz). `position`: of
-    its first sample at 2 kHz on the common clock; not negative."""
+    """Writes a played frame, `thinned` by `echo_thin`, to the rings (row 0: 4 kHz, row 1: 2 kHz). `position`:
+    that of the frame's first sample at 2 kHz on the common clock; not negative."""
     mask = ECHO_RING - 1
     for i in range(ECHO_FINE):
         rings[0, (2 * position + i) & mask] = thinned[i]
     for i in range(ECHO_COARSE):
         rings[1, (position + i) & mask] = thinned[ECHO_FINE + i]
-    for i in range(2 * ECHO_FINE):  # what is not played yet is silence, not what was played a second ago
+    for i in range(2 * ECHO_FINE):  # replaces audio of a second ago, where nothing is played yet
         rings[0, (2 * position + ECHO_FINE + i) & mask] = 0.0
     for i in range(2 * ECHO_COARSE):
         rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
 
 
-@_compiled(_VOID(_F32, _F32, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
-    """Adds a frame's products at every lag to those that are remembered. Lags innermost, side by side in a
-    register: a sum for each lag on its own takes eight times as long."""
+    """Adds a frame's products at every lag to `products`, which decay. The lags are the inner loop, so that
+    they share a vector register: a sum for each lag on its own takes eight times as long."""
     for j in range(ECHO_LAGS):
         products[j] = products[j] * np.float32(_MEMORY) + _OFFSET
     for i in range(0, ECHO_COARSE, 4):
@@ -684,10 +669,10 @@ def _echo_correlate(heard: Floats, played: Floats, products: Floats) -> None:
             )
 
 
-@_compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True)
+@compiled(_VOID(_F32, _F32, _F32_2D, _F32), fastmath=True, inner=True)
 def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> None:
-    """Adds a frame to the correlation at every lag (`sums`: products, played energies), and follows the lag
-    at which it is greatest. `played`: from the latest lag on."""
+    """Adds a frame to the correlation at every lag (`sums`: products, played energies) and follows the lag of
+    the highest correlation. `played`: the played audio from the latest lag on."""
     energy = np.float32(0.0)
     running = np.float32(0.0)
     for i in range(ECHO_COARSE):
@@ -715,10 +700,10 @@ def _echo_search(heard: Floats, played: Floats, sums: Floats, state: Floats) -> 
     state[_CANDIDATE] = best
 
 
-@_compiled(_F64(_F32, _F32, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32, _F32), fastmath=True, inner=True)
 def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
-    """The energy of a frame (4 kHz) that the filter does not explain; adapts it (NLMS: Haykin, Adaptive
-    Filter Theory, chapter 6). `played`: 127 samples more than the frame has, in front."""
+    """Gives the energy of a frame (4 kHz) that the filter does not explain, and adapts the filter (NLMS:
+    Haykin, Adaptive Filter Theory, chapter 6). `played`: 127 samples before those of the frame, and these."""
     power = np.float32(1e4)
     for t in range(ECHO_TAPS - 1):
         power += played[t] * played[t]
@@ -738,10 +723,10 @@ def _echo_unexplained(heard: Floats, played: Floats, weights: Floats) -> float:
     return float(error)
 
 
-@_compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_I64(_F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
-    """Takes a lag that lasts for the echo's, and begins with one tap there. 1: the lag that is taken for it
-    is still the one at which both signals are alike."""
+    """Takes a lag that lasts for that of the echo, with a new filter of one tap at that lag. 1: both signals
+    still correlate at the echo's lag."""
     lag = int(state[_CANDIDATE])
     off = abs(lag - state[_LOCKED])
     needed = _LOCK_FRAMES
@@ -756,19 +741,19 @@ def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
     return int(state[_TIMES] >= 1.0 and off <= _SAME)
 
 
-@_compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     rings: Floats, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
 ) -> float:
-    """The share of a caller's frame that is our own voice, 0 to 1, over the last frames (0 while no echo has
-    been found). `thinned`: by `echo_thin`, with room for the played stretch behind; `weights`: the filter and
-    its last good state."""
+    """The share of a caller's frame that is the agent's echo, 0 to 1, over the last frames; 0 until an echo
+    is found. `thinned`: by `echo_thin`, with room for played audio at its end; `weights`: the filter and its
+    last good state."""
     mask = ECHO_RING - 1
     fine, coarse = thinned[:ECHO_FINE], thinned[ECHO_FINE:ECHO_THINNED]
     played = thinned[ECHO_THINNED:]
     state[_COUNT] += 1.0
     if state[_COUNT] >= 2.0:
-        state[_COUNT] = 0.0  # every other frame does
+        state[_COUNT] = 0.0  # the lag is searched at every other frame
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
             played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
         _echo_search(coarse, played, sums, state)
@@ -783,13 +768,13 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     for i in range(ECHO_FINE):
         energy += fine[i] * fine[i]
     unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
-    # Two thirds of the verdict are this frame's: a voice over the echo is heard at once.
+    # This frame has two thirds of the weight, so that a voice over the echo counts at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy) + _OFFSET
     state[_RECENT] = np.float32(0.5) * state[_RECENT] + energy
     if unexplained <= np.float32(0.7) * energy:
         weights[1, :] = weights[0, :]
     elif not sure:
-        weights[0, :] = weights[1, :]  # what it learnt of somebody else's voice is forgotten
+        weights[0, :] = weights[1, :]  # drops what the filter learnt from another voice
     state[_SHARE] = 1.0 - state[_ERROR] / state[_RECENT]
     return float(state[_SHARE])
 
@@ -803,7 +788,7 @@ PROSODY_SHORTEST: Final = 9  # lags: 444 Hz
 PROSODY_LONGEST: Final = 60  # to 67 Hz
 
 
-@_compiled(_F64(_F32, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32), fastmath=True, inner=True)
 def _autocorrelate(samples: Floats, scores: Floats) -> float:
     """Normalised, at every lag, of the first window of `samples`; returns its energy. Lag 0 is left 0."""
     energy = np.float32(1.0)
@@ -820,7 +805,7 @@ def _autocorrelate(samples: Floats, scores: Floats) -> float:
     return float(energy)
 
 
-@_compiled(_I64(_F32))
+@compiled(_I64(_F32), inner=True)
 def _shortest_peak(scores: Floats) -> int:
     """The shortest lag whose peak is nearly the highest, 0 for none."""
     best = np.float32(0.0)
@@ -833,7 +818,7 @@ def _shortest_peak(scores: Floats) -> int:
     return 0
 
 
-@_compiled(_VOID(_F32, _F32_2D), fastmath=True)
+@compiled(_VOID(_F32, _F32_2D), fastmath=True)
 def prosody(samples: Floats, out: Floats) -> None:
     """Level, pitch and voicing every 10 ms. `samples` at 4 kHz, at least `rows * 40 + 188` of them; `out`:
     rows of (RMS, pitch in Hz, normalised autocorrelation at its lag). The pitch is that of the shortest lag
@@ -864,7 +849,7 @@ LINE_COLUMNS: Final = 6
 LINE_LEVEL, LINE_F1, LINE_SHARE1, LINE_F2, LINE_SHARE2, LINE_NARROW = range(6)
 
 
-@_compiled(_F64(_F32, _I64, _I64))
+@compiled(_F64(_F32, _I64, _I64), inner=True)
 def _line_band(power: Floats, centre: int, reach: int) -> float:
     """The power around a bin."""
     total = np.float32(0.0)
@@ -873,7 +858,7 @@ def _line_band(power: Floats, centre: int, reach: int) -> float:
     return float(total)
 
 
-@_compiled(_F64(_F32, _I64))
+@compiled(_F64(_F32, _I64), inner=True)
 def _line_hz(power: Floats, peak: int) -> float:
     """The frequency of a peak between its bins, by their centre of gravity."""
     below = power[peak - 1] if peak > 0 else np.float32(0.0)
@@ -882,7 +867,7 @@ def _line_hz(power: Floats, peak: int) -> float:
     return float(LINE_FIRST_HZ + LINE_STEP_HZ * (peak + off))
 
 
-@_compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_F32, _F32_2D, _F32_2D, _F32), fastmath=True, inner=True)
 def _line_power(buffer: Floats, cosines: Floats, sines: Floats, power: Floats) -> float:
     """The power in every bin; returns the energy under the taper."""
     energy = np.float32(1.0)
@@ -901,7 +886,7 @@ def _line_power(buffer: Floats, cosines: Floats, sines: Floats, power: Floats) -
     return float(energy)
 
 
-@_compiled(_I64(_F32, _I64))
+@compiled(_I64(_F32, _I64), inner=True)
 def _line_peak(power: Floats, beside: int) -> int:
     """The strongest bin that is not next to `beside`."""
     best = -1
@@ -911,13 +896,13 @@ def _line_peak(power: Floats, beside: int) -> int:
     return best
 
 
-@_compiled(
+@compiled(
     _VOID(_I16, _F32, _F32_2D, _F32_2D, _F32),
     _VOID(_I16_IN, _F32, _F32_2D, _F32_2D, _F32),
     fastmath=True,
 )
 def line_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, out: Floats) -> None:
-    """What is in the last 40 ms of a line, with a new frame of 20 ms.
+    """Analyses the last 40 ms of a line, with a new frame of 20 ms.
 
     `frame`: a whole multiple of 160 samples, averaged down to 8 kHz. `buffer`: 160 samples of the past, room
     for 160, and for the power of 88 bins. `cosines`, `sines`: (89, 320), tapered; row 0 of `cosines` is the
@@ -967,6 +952,8 @@ def warm() -> None:
         rms(frame)
         rms_dbfs(frame)
         peak(frame)
+    g722.g722_warm()
+    opus.opus_warm()
     pcm = np.zeros(160, np.int16)
     ulaw_decode(octets, pcm)
     alaw_decode(octets, pcm)

@@ -1,7 +1,7 @@
 """Levels in dBov: decibels relative to the overload point, as in ITU-T G.100.1 and RFC 6464.
 
 0 dBov is the power of a full-scale square wave, so a full-scale sine is at -3 dBov. (0 dBm0 on a µ-law
-trunk is -6.18 dBov by G.711.) Names here say `dbfs`, which is what most people call the same number.
+trunk is -6.18 dBov by G.711.) Names in this module say `dbfs`, the more common name of the same unit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from pipeline.audio import FRAME_MS, Pcm, kernels
 
 FLOOR_DBFS: Final = -100.0
-"""The level given for digital silence and anything below it; the quietest 16-bit signal is at -90 dB."""
+"""The least level given, that of digital silence; the quietest other 16-bit signal is at -90 dBov."""
 
 _FULL_SCALE: Final = 32768.0
 
@@ -25,12 +25,12 @@ def rms(samples: Pcm) -> float:
 
 
 def rms_dbfs(samples: Pcm) -> float:
-    """Level of `samples`, at least `FLOOR_DBFS`."""
+    """The level of `samples` in dBov, at least `FLOOR_DBFS`."""
     return _dbfs(kernels.rms(samples))
 
 
 def gain(db: float) -> float:
-    """The amplitude factor of `db`."""
+    """The amplitude factor of `db` decibels."""
     return math.pow(10.0, db / 20.0)
 
 
@@ -40,7 +40,7 @@ def amplitude(dbfs: float) -> float:
 
 
 def scaled(samples: Pcm, db: float) -> Pcm:
-    """`samples` made louder or quieter by `db`, saturating instead of wrapping."""
+    """Amplifies int16 `samples` by `db` decibels, with saturation."""
     louder: Pcm = np.clip(np.rint(samples * gain(db)), -32768, 32767).astype(np.int16)
     return louder
 
@@ -52,8 +52,8 @@ def _dbfs(value: float) -> float:
 
 
 AUDIBLE: Final = 60
-"""Peak above which a signal can be heard (-55 dBFS): below the breath of any voice, above dither and µ-law's
-idle noise."""
+"""Peak, in sample steps, above which a signal is audible (-55 dBFS): below the breath of any voice, above
+dither and the idle noise of µ-law."""
 
 
 def is_audible(samples: Pcm) -> bool:
@@ -62,11 +62,12 @@ def is_audible(samples: Pcm) -> bool:
 
 
 class Audibility:
-    """Measures sound and silence in the audio that a voice makes of one text, in order, at `rate_hz`.
+    """Measures sound and silence in the audio of one text, int16 at `rate_hz`, to detect a voice that goes
+    silent or comes in fragments.
 
-    `silence_s`: by how much silence and waiting have outgrown sound. Pauses within speech are far shorter
-    than the words around them and leave nothing; zeros, and sound that comes in drips, add up.
-    `quiet_samples`: since the last sound. `heard`: whether there was any sound.
+    `silence_s`: seconds of silence and waiting less those of sound, at least 0. Pauses within speech are far
+    shorter than the words around them and do not add up. `quiet_samples`: samples since the last sound.
+    `heard`: whether there was any sound.
     """
 
     __slots__ = ("_block", "_rate_hz", "heard", "quiet_samples", "silence_s")
@@ -100,7 +101,7 @@ class Audibility:
         self.silence_s += self.quiet_samples / self._rate_hz
 
     def waited(self, seconds: float) -> None:
-        """Counts `seconds` without audio from the voice as silence, but not before the first sound: the wait
-        for that has a limit of its own."""
+        """Counts `seconds` without audio from the voice as silence; not before the first sound, whose wait
+        has a limit of its own."""
         if self.heard:
             self.silence_s += seconds

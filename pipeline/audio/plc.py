@@ -1,9 +1,8 @@
-"""Lost frames replaced by more of what was heard last, in the manner of ITU-T G.711 Appendix I.
+"""Conceals lost frames by repeating the last pitch periods, like ITU-T G.711 Appendix I.
 
-The last pitch periods are repeated, faded out between 10 and 60 ms, then silence: a machine's listener must
-not be given invented words. Unlike Appendix I nothing is delayed: the start of a repetition is joined to
-what was already heard by removing the step instead of overlapping the past (3.75 ms), so a good frame costs
-a copy and no wait.
+The repetition is faded out between 10 and 60 ms and followed by silence, since a recogniser must not get
+invented words. Unlike Appendix I, concealment adds no delay: the start of a repetition is joined to the audio
+before by removing the step instead of overlapping 3.75 ms of the past, so a received frame costs one copy.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ import numpy as np
 
 from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
 
-_HISTORY_FRAMES: Final = 3  # three periods of the lowest pitch and a quarter of one: 48.75 ms
+_HISTORY_FRAMES: Final = 3  # 60 ms hold three and a quarter periods of the lowest pitch: 48.75 ms
 _FADE_FROM_MS: Final = 10.0
 _FADE_TO_MS: Final = 60.0
-_SHORTEST_MS: Final = 5.0  # 200 Hz and 66 Hz, as Appendix I has them
+_SHORTEST_MS: Final = 5.0  # pitch periods of 200 Hz and 66 Hz, as in Appendix I
 _LONGEST_MS: Final = 15.0
-_JOIN_MS: Final = 1.0  # over which the step at the start is spread
-_OVERLAP_MS: Final = 10.0  # of a repetition with what follows it
+_JOIN_MS: Final = 1.0  # length over which the step at the start is spread
+_OVERLAP_MS: Final = 10.0  # of a repetition with the frame after it
 
 
 class Concealment:
-    """One stream's recent past. `good` for each frame that came, `conceal` for each that did not, in
-    order."""
+    """The packet loss concealment of one stream: call `good` for each received frame and `conceal` for each
+    lost one, in order. Raises ValueError for a rate that no leg has."""
 
     __slots__ = ("_at", "_lost", "_overlap", "_period", "_phase", "_ring", "_samples", "_silence", "_source",
                  "_tail", "rate_hz")  # fmt: skip
@@ -43,7 +42,7 @@ class Concealment:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the stream (another SSRC)."""
+        """Begins a new stream (another SSRC)."""
         self._ring[:] = 0
         self._at = 0
         self._lost = 0
@@ -62,7 +61,7 @@ class Concealment:
         return frame
 
     def conceal(self) -> Pcm:
-        """A frame of 20 ms in place of a lost one; digital silence (read-only) once 60 ms have been lost."""
+        """Gives a frame of 20 ms in place of a lost one; digital silence (read-only) after 60 ms of loss."""
         begun_ms = float(self._lost * FRAME_MS)
         if self._lost == 0:
             self._begin()
@@ -83,7 +82,7 @@ class Concealment:
         self._phase = 0
 
     def _repeated(self, begun_ms: float) -> Pcm:
-        """The frame that starts `begun_ms` into the loss: one, then two, then three periods over and over."""
+        """The frame that starts `begun_ms` into the loss: one, then two, then three periods, repeated."""
         periods = 1 + self._lost - 1
         loop = self._loop(periods)
         total = self._samples + self._overlap
@@ -100,8 +99,8 @@ class Concealment:
         return _rounded(wave[: self._samples])
 
     def _loop(self, periods: int) -> kernels.Floats:
-        """The last periods, their end faded into what preceded their start, so that they repeat
-        seamlessly."""
+        """The last `periods`, whose end is crossfaded with the audio before their start, so that they repeat
+        without a step."""
         length, quarter = periods * self._period, self._period // 4
         end = self._source.size
         loop = self._source[end - length :].copy()
@@ -121,7 +120,7 @@ class Concealment:
         return _rounded(merged)
 
     def _crossfade(self, wave: kernels.Floats) -> None:
-        """What would have been repeated goes, `wave` comes."""
+        """Crossfades from the rest of the repetition to `wave`."""
         ramp = np.linspace(0.0, 1.0, self._overlap, dtype=np.float32)
         wave[: self._overlap] = wave[: self._overlap] * ramp + self._tail * (1 - ramp)
 

@@ -1,8 +1,8 @@
-"""Sample rates changed on the fly, exactly, with a delay of one or two milliseconds.
+"""Resamples streams and utterances with a polyphase filter, a Kaiser-windowed sinc of 80 dB.
 
-A Kaiser-windowed sinc (80 dB), split into phases. `Resampler` is for streams: any chunk lengths, and the
-samples that come out do not depend on how the stream was cut. soxr's stream holds back 36 to 171 ms, which
-is for files; scipy's `resample_poly` frame by frame clicks at every edge.
+`Resampler` is for streams: its delay is 1 to 2 ms, chunks may have any length, and the output does not depend
+on how the stream was cut. (soxr's stream delays by 36 to 171 ms; scipy's `resample_poly`, called for each
+frame, clicks at every edge.)
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ import numpy.typing as npt
 from pipeline.audio import Pcm, kernels
 
 _ATTENUATION_DB: Final = 80.0
-# Edges of the transition band, as fractions of the lower rate's Nyquist frequency: 3.4 kHz of a telephone
-# channel passes whole; what folds lands above 3.4 kHz.
+# Edges of the transition band, as fractions of the lower rate's Nyquist frequency: the 3.4 kHz of a telephone
+# channel pass, and aliases lie above 3.4 kHz.
 _PASS: Final = 0.85
 _STOP: Final = 1.15
 _LOWEST_HZ: Final = 4000
 _HIGHEST_HZ: Final = 192000
-_MAX_PHASES: Final = 1000  # 44100 to 48000 has 160; an odd pair beyond this would design a huge filter
+_MAX_PHASES: Final = 1000  # 44100 to 48000 Hz has 160; a ratio with more makes too long a filter
 
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """`up`/`down`: the ratio in lowest terms. `phases`: (up, taps) float32, each row in the order of the
-    samples.
-
-    `delay`: of the stream, in steps of 1/up input samples.
-    """
+    """The filter of one pair of rates. `up`/`down`: the ratio in lowest terms. `phases`: (up, taps) float32,
+    each row in the order of the samples. `delay`: of the stream, in steps of 1/up input samples."""
 
     up: int
     down: int
@@ -71,9 +68,9 @@ def phases(from_hz: int, to_hz: int) -> npt.NDArray[np.float32]:
 
 
 class Resampler:
-    """One stream from `from_hz` to `to_hz`. Equal rates: what goes in comes out, the same array.
+    """Resamples one stream from `from_hz` to `to_hz`; with equal rates a call returns its argument.
 
-    Raises ValueError for a rate outside 4 to 192 kHz or a pair with no usable ratio.
+    Raises ValueError for a rate outside 4 to 192 kHz, or a pair whose ratio needs too many phases.
     """
 
     __slots__ = ("_buffer", "_down", "_filter", "_history", "_position", "_up", "from_hz", "to_hz")
@@ -87,7 +84,7 @@ class Resampler:
         self._history = self._filter.phases.shape[1] - 1
         self._buffer = np.zeros(self._history + from_hz // 50, np.float32)
         self._position = 0
-        """Of the next output sample, in 1/up input samples from the start of the next chunk."""
+        """Position of the next output sample, in 1/up input samples from the start of the next chunk."""
 
     @property
     def delay_samples(self) -> int:
@@ -100,8 +97,8 @@ class Resampler:
         self._position = 0
 
     def __call__(self, samples: Pcm) -> Pcm:
-        """Gives the output that `samples` (int16, any number) complete, as a new array. A chunk whose length
-        is a multiple of the ratio, as any frame of 20 ms is, gives exactly its share."""
+        """Takes any number of int16 samples and gives the output samples that they complete, as a new array.
+        A frame of 20 ms gives exactly 20 ms."""
         if self._up == self._down:
             return samples
         size = samples.shape[0]
@@ -120,7 +117,8 @@ class Resampler:
 
 
 def resample(samples: Pcm, from_hz: int, to_hz: int) -> Pcm:
-    """A whole utterance at another rate, without delay: `round(len * to_hz / from_hz)` samples, aligned."""
+    """Resamples a whole utterance without delay: gives `round(len * to_hz / from_hz)` int16 samples. Raises
+    ValueError as `Resampler` does."""
     design = _design(from_hz, to_hz)
     if design.up == design.down or samples.size == 0:
         return samples

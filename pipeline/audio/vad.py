@@ -1,10 +1,10 @@
-"""Voice activity detection by energy, at about two microseconds a frame.
+"""Detects voice activity by energy, in about 2 µs a frame.
 
-Energy below and above 1 kHz, and in eight narrower bands, is compared with the noise floor of its band, which
-follows the minimum of the last 0.75 to 1.5 s (minimum statistics, Martin 2001). A voice no louder than a
-stationary noise still stands out of some narrow bands: at 0 dB the wide ones find one voiced frame in ten,
-the narrow ones six. Against babble, music and slamming doors it has no defence, as no energy detector has.
-Take DTMF out first: to this detector it is speech.
+The energy below and above 1 kHz, and in eight narrower bands, is compared with the noise floor of each band,
+which follows the minimum of the last 0.75 to 1.5 s (minimum statistics, Martin 2001). A voice no louder than
+a stationary noise still exceeds the noise in some narrow bands: at 0 dB the wide bands find one voiced frame
+in ten, the narrow ones six. Like any energy detector, this one takes babble, music, slamming doors and DTMF
+for voice; remove DTMF first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
 class VadSettings:
     """Thresholds in dB over the noise floor, times in ms (whole frames of 20 ms).
 
-    `on_db` starts speech, `off_db` (lower) keeps it: the hysteresis. `min_on_ms`: voiced this long before
-    `active`; a click is shorter. `hang_ms`: silent this long before `active` ends; bridges stops inside
-    words. `quietest_dbov`: the noise floor is never believed to be lower, so that digital silence followed
-    by line noise is not speech. `narrow`: with the narrow bands, that find a voice in noise as loud as it is,
-    and a melody in anything.
+    `on_db`: level at which speech begins; `off_db`: lower level at which speech goes on (hysteresis).
+    `min_on_ms`: voiced time before `active` begins; a click is shorter. `hang_ms`: unvoiced time before
+    `active` ends; pauses inside words are shorter. `quietest_dbov`: least noise floor, so that line noise
+    after digital silence is no speech. `narrow`: uses the narrow bands, which find a voice in noise of the
+    same level, but take more music for voice. Raises ValueError for values out of order.
     """
 
     on_db: float = 7.0
@@ -46,20 +46,22 @@ class VadSettings:
 class VadFrame:
     """The verdict on one frame.
 
-    `voiced`: this very frame stands out of the noise; no smoothing, no hang-over: the last voiced frame is
-    where the caller stopped. `active`: somebody is speaking (on after `min_on_ms`, off after `hang_ms`).
+    `voiced`: the frame itself exceeds the noise floor, without smoothing or hang-over, so that the last
+    voiced frame is the end of the voice. `active`: a voice is present (on after `min_on_ms`, off after
+    `hang_ms`).
     """
 
     voiced: bool
     active: bool
 
 
-# The kernel answers with two bits; the four verdicts exist once, so a frame allocates nothing.
+# The kernel returns two bits; the four verdicts are made once, so that a frame allocates nothing.
 _VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) for bits in range(4))
 
 
 class EnergyVad:
-    """The voice activity detector of one party; takes every frame of 20 ms in order."""
+    """The voice activity detector of one party; takes every frame of 20 ms in order. Raises ValueError for a
+    rate that no leg has."""
 
     __slots__ = ("_bands", "_samples", "_settings", "_state", "rate_hz")
 
@@ -75,7 +77,7 @@ class EnergyVad:
         self.reset()
 
     def reset(self) -> None:
-        """Restarts the detector, noise floor included."""
+        """Restarts the detector for another stream, with an unknown noise floor."""
         settings = self._settings
         kernels.energy_vad_init(
             self._state,
@@ -86,12 +88,12 @@ class EnergyVad:
         )
 
     def push(self, frame: Pcm) -> VadFrame:
-        """The verdict on the next frame (20 ms of int16 at `rate_hz`)."""
+        """Takes the next frame (20 ms of int16 at `rate_hz`) and gives the verdict on it."""
         return _VERDICTS[kernels.energy_vad_step(frame, self._state, self._bands)]
 
     @property
     def active(self) -> bool:
-        """Whether somebody is speaking, as of the last frame."""
+        """Whether a voice was present at the last frame."""
         return bool(self._state[kernels.VAD_ACTIVE])
 
     @property

@@ -1,5 +1,4 @@
-"""WAV files: small, whole, PCM only. Recordings of calls are written by `pipeline.media.recording`, as they
-happen."""
+"""Reads and writes whole PCM WAV files; `pipeline.media.recording` writes those of calls, while they last."""
 
 from __future__ import annotations
 
@@ -16,13 +15,14 @@ from pipeline.errors import PipelineError
 
 
 class WavError(PipelineError):
-    """The file is not a WAV file that can be read here; the message says why."""
+    """The file is no PCM WAV file; the message names the reason."""
 
 
 def read(source: str | Path | BinaryIO) -> tuple[Pcm, int]:
-    """Samples and rate of a PCM file (8, 16, 24 or 32 bit), several channels averaged to one.
+    """Reads a PCM file of 8, 16, 24 or 32 bits: gives int16 mono samples, the mean of several channels, and
+    the rate in Hz.
 
-    Raises WavError for anything else, OSError when the file cannot be opened.
+    Raises `WavError` for any other file, OSError when the file cannot be opened.
     """
     channels, rate_hz = read_channels(source)
     if channels.shape[0] == 1:
@@ -31,7 +31,7 @@ def read(source: str | Path | BinaryIO) -> tuple[Pcm, int]:
 
 
 def read_channels(source: str | Path | BinaryIO) -> tuple[npt.NDArray[np.int16], int]:
-    """As `read`, but every channel: an array of (channels, samples)."""
+    """Reads like `read`, but gives every channel: int16 of shape (channels, samples), and the rate in Hz."""
     try:
         with wave.open(str(source) if isinstance(source, Path) else source, "rb") as file:
             width, count, rate_hz = file.getsampwidth(), file.getnchannels(), file.getframerate()
@@ -46,7 +46,8 @@ def read_channels(source: str | Path | BinaryIO) -> tuple[npt.NDArray[np.int16],
 
 
 def write(target: str | Path | BinaryIO, samples: npt.NDArray[np.int16], rate_hz: int) -> None:
-    """A 16-bit file of `samples`: (n,) for mono, (channels, n) for several."""
+    """Writes a 16-bit file of `samples`: shape (n,) for mono, (channels, n) for several channels. Raises
+    OSError."""
     interleaved = np.atleast_2d(samples)
     with wave.open(str(target) if isinstance(target, Path) else target, "wb") as file:
         file.setnchannels(interleaved.shape[0])
@@ -63,7 +64,8 @@ def encoded(samples: npt.NDArray[np.int16], rate_hz: int) -> bytes:
 
 
 def _linear(octets: bytes, width: int) -> Pcm:
-    """Little-endian samples of `width` octets, by their upper 16 bits; 8-bit WAV is unsigned."""
+    """Converts little-endian samples of `width` octets to int16 by their upper 16 bits; 8-bit WAV is
+    unsigned."""
     if width == 1:
         return (np.frombuffer(octets, np.uint8).astype(np.int16) - 128) << 8
     raw = np.frombuffer(octets, np.uint8).reshape(-1, width)

@@ -1,54 +1,28 @@
-"""Before the conversation: is anybody there? What an agent's settings make of who, or what, answered.
+"""Decides whether to talk, leave a message or hang up, by what answered a call and the agent's settings.
 
 ```
-LISTENING ──person, or nobody says anything──────────────► talk
+LISTENING ──person, or silence───────────────────────────► talk
     │  machine ──► MACHINE ──beep, or its end──► talk, or leave the message
     │  music, ring-back ──► HOLDING ──person──► talk          ──too long──► hang up
     └──busy, congestion, special information tone──► hang up
 ```
 
-Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" nothing is held
-up: the line is listened to, so that the record says what was there, and nobody talks to a busy tone."""
+Sans-IO like turn-taking: frames and `now` in, a verdict out. With both settings at "talk" the agent's first
+words do not wait; the line is still classified, for the record and to hang up on a busy tone."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final
 
 from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Conversation, HangUp, Say
 from pipeline.audio import FRAME_MS, Pcm
-from pipeline.call_progress.classifier import LineClassifier, LineKind
+from pipeline.call_progress.classifier import CallProgressClassifier, CallProgressKind
+from pipeline.call_progress.settings import AnswerDetectionSettings
 
-ON_MACHINE = ("talk", "wait", "leave_message", "hang_up")
-ON_HOLD = ("talk", "wait", "hang_up")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineSettings:
-    """`answering_machine`: "talk" (to it, as to anybody), "wait" (for the end of its greeting, then talk),
-    "leave_message" (`message` after the beep, then hang up) or "hang_up". `hold_music`, also for ring-back
-    after the answer: "talk", "wait" (for a person, `hold_s` at most) or "hang_up"."""
-
-    answering_machine: Literal["talk", "wait", "leave_message", "hang_up"] = "talk"
-    message: str = ""
-    hold_music: Literal["talk", "wait", "hang_up"] = "talk"
-    hold_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        if self.answering_machine not in ON_MACHINE:
-            raise ValueError(f"answering_machine: must be one of {', '.join(ON_MACHINE)}")
-        if self.hold_music not in ON_HOLD:
-            raise ValueError(f"hold_music: must be one of {', '.join(ON_HOLD)}")
-        if self.answering_machine == "leave_message" and not self.message.strip():
-            raise ValueError("message: leave_message needs the words to leave")
-        if self.hold_s <= 0:
-            raise ValueError("hold_s: must be above 0")
-
-
-TALK_TO_ALL: Final = LineSettings()
+TALK_TO_ALL: Final = AnswerDetectionSettings()
 
 
 class Verdict(Enum):
@@ -66,40 +40,45 @@ class _State(Enum):
     DECIDED = auto()
 
 
-LISTEN_S: Final = 6.0  # nothing certain after this (noise, or no audio at all): talk
-LISTEN_AT_MOST_S: Final = 15.0  # while somebody is speaking, nobody talks into it
-GREETING_S: Final = 60.0  # no greeting is longer
-ATTENTION_S: Final = 30.0  # a line is listened to for its record as long as this
+LISTEN_S: Final = 6.0  # time after which an undecided line (noise, or no audio at all) means TALK
+LISTEN_AT_MOST_S: Final = 15.0  # the same while a voice goes on
+GREETING_S: Final = 60.0  # longest greeting of a machine
+ATTENTION_S: Final = 30.0  # time after the answer in which the line is classified
 
-_DEAD: Final = frozenset((LineKind.BUSY, LineKind.CONGESTION, LineKind.SIT, LineKind.DIAL_TONE))
-_HELD: Final = frozenset((LineKind.MUSIC, LineKind.RINGBACK))
-_AWAITED: Final = frozenset((LineKind.HUMAN, LineKind.QUIET, LineKind.MACHINE_ENDED, LineKind.BEEP))
-_DISPOSITIONS: Final[Mapping[LineKind, str]] = MappingProxyType(
+_DEAD: Final = frozenset(
+    (CallProgressKind.BUSY, CallProgressKind.CONGESTION, CallProgressKind.SIT, CallProgressKind.DIAL_TONE)
+)
+_HELD: Final = frozenset((CallProgressKind.MUSIC, CallProgressKind.RINGBACK))
+_AWAITED: Final = frozenset(
+    (CallProgressKind.HUMAN, CallProgressKind.QUIET, CallProgressKind.MACHINE_ENDED, CallProgressKind.BEEP)
+)
+_DISPOSITIONS: Final[Mapping[CallProgressKind, str]] = MappingProxyType(
     {
-        LineKind.MACHINE: "answering_machine",
-        LineKind.MUSIC: "hold_music",
-        LineKind.RINGBACK: "no_answer_behind",
-        LineKind.BUSY: "busy_tone",
-        LineKind.CONGESTION: "congestion_tone",
-        LineKind.SIT: "not_in_service",
-        LineKind.DIAL_TONE: "dial_tone",
+        CallProgressKind.MACHINE: "answering_machine",
+        CallProgressKind.MUSIC: "hold_music",
+        CallProgressKind.RINGBACK: "no_answer_behind",
+        CallProgressKind.BUSY: "busy_tone",
+        CallProgressKind.CONGESTION: "congestion_tone",
+        CallProgressKind.SIT: "not_in_service",
+        CallProgressKind.DIAL_TONE: "dial_tone",
     }
 )
 
 
-class LineStage:
-    """Classifies the line of one call, from its early media on. `verdict` is None until it is given; `found`:
-    the kind of line ("answering_machine", "hold_music", ...), "" for a person or nothing certain."""
+class AnswerDetector:
+    """Classifies the line of one call, from its early media on, and decides how to proceed. `verdict`: None
+    until decided. `found`: the kind of line ("answering_machine", "hold_music", ...), "" for a person or an
+    unknown kind; `early`: the same for early media."""
 
-    def __init__(self, settings: LineSettings, message: str | None = None) -> None:
+    def __init__(self, settings: AnswerDetectionSettings, message: str | None = None) -> None:
         self.verdict: Verdict | None = None
         self.message = settings.message if message is None else message
-        """The words for a machine; `message` has the call's variables in it."""
+        """The text to leave on an answering machine, with the call's variables filled in."""
         self.found = ""
-        self.early = ""  # what was found before the answer
+        self.early = ""
         self._settings = settings
         self._state = _State.LISTENING
-        self._line: LineClassifier | None = None
+        self._classifier: CallProgressClassifier | None = None
         self._until: float | None = None
         self._latest = 0.0
         self._attention_until: float | None = None
@@ -110,24 +89,25 @@ class LineStage:
         return self._settings.answering_machine != "talk" or self._settings.hold_music != "talk"
 
     def begin(self, now: float) -> None:
-        """Notes at `now` that the call was answered; the time to listen begins."""
-        if self._line is not None:
-            self._line.answered()
+        """Notes that the call was answered at loop time `now`, from which the time limits count."""
+        if self._classifier is not None:
+            self._classifier.answered()
         self._until = now + LISTEN_S
         self._latest = now + LISTEN_AT_MOST_S
         self._attention_until = now + ATTENTION_S
 
     def heard_early(self, frame: Pcm, now: float) -> None:
-        """A frame from before the answer: ring-back, or an announcement that says why there will be none."""
+        """Takes a frame of early media: ring-back, or an announcement or tone that tells why the call
+        fails."""
         kind = self._classify(frame, now)
-        if kind is LineKind.MACHINE:
+        if kind is CallProgressKind.MACHINE:
             self.early = "announcement"
-        elif kind is not None and kind in _DISPOSITIONS and kind is not LineKind.RINGBACK:
+        elif kind is not None and kind in _DISPOSITIONS and kind is not CallProgressKind.RINGBACK:
             self.early = _DISPOSITIONS[kind]
 
     def push(self, frame: Pcm, now: float) -> Verdict | None:
-        """Takes a frame after the answer; returns a verdict that the frame decided. A hang-up may be decided
-        even while the agent talks."""
+        """Takes a frame after the answer, 20 ms of int16; returns the verdict that the frame decided, else
+        None. HANG_UP may follow TALK, on a busy tone while the agent talks."""
         if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
             return None
         kind = self._classify(frame, now)
@@ -135,33 +115,33 @@ class LineStage:
             return None
         self.found = _DISPOSITIONS.get(kind, self.found)
         if self.verdict is Verdict.TALK and kind in _DEAD:
-            return self._decide(Verdict.HANG_UP)  # whoever was there is gone
+            return self._decide(Verdict.HANG_UP)  # the far end has hung up
         return self._judge(kind, now) if self.verdict is None else None
 
     def timer_at(self) -> float | None:
-        """The time at which `handle_timer` is due; None: never."""
+        """Loop time at which `handle_timer` is due; None: never."""
         return self._until if self.verdict is None else None
 
     def handle_timer(self, now: float) -> Verdict | None:
-        """Gives the verdict that the time decides, if any."""
+        """Gives the verdict that is due at loop time `now`, else None."""
         if self.verdict is not None or self._until is None or now < self._until:
             return None
         if self._state is _State.MACHINE:
             return self._after_greeting()
-        spoken_on = self._line is not None and self._line.is_spoken_on
+        spoken_on = self._classifier is not None and self._classifier.is_spoken_on
         if self._state is _State.LISTENING and spoken_on and now < self._latest:
             self._until = now + 1.0
             return None
         return self._decide(Verdict.HANG_UP if self._state is _State.HOLDING else Verdict.TALK)
 
-    def _classify(self, frame: Pcm, now: float) -> LineKind | None:
+    def _classify(self, frame: Pcm, now: float) -> CallProgressKind | None:
         rate_hz = len(frame) * 1000 // FRAME_MS
-        if self._line is None or self._line.rate_hz != rate_hz:
-            self._line = LineClassifier(rate_hz)
-        event = self._line.push(frame, now)
+        if self._classifier is None or self._classifier.rate_hz != rate_hz:
+            self._classifier = CallProgressClassifier(rate_hz)
+        event = self._classifier.push(frame, now)
         return None if event is None else event.kind
 
-    def _judge(self, kind: LineKind, now: float) -> Verdict | None:
+    def _judge(self, kind: CallProgressKind, now: float) -> Verdict | None:
         settings = self._settings
         if kind in _DEAD:
             return self._decide(Verdict.HANG_UP)
@@ -169,9 +149,9 @@ class LineStage:
             return self._hold(settings.hold_music, _State.HOLDING, now + settings.hold_s)
         if self._state is _State.MACHINE:
             return self._after_greeting() if kind in _AWAITED else None
-        if kind is LineKind.MACHINE:
+        if kind is CallProgressKind.MACHINE:
             if self._state is _State.HOLDING:
-                return None  # an announcement between two pieces of music; a person waits at its end
+                return None  # an announcement between two pieces of hold music
             return self._hold(settings.answering_machine, _State.MACHINE, now + GREETING_S)
         return self._decide(Verdict.TALK)
 
@@ -191,10 +171,10 @@ class LineStage:
         return verdict
 
 
-class EarlyEar:
-    """Passes a call's early media, before the answer, to its `LineStage` (a `LegListener`)."""
+class EarlyMediaListener:
+    """Passes a call's early media, before the answer, to its `AnswerDetector` (a `LegListener`)."""
 
-    def __init__(self, stage: LineStage) -> None:
+    def __init__(self, stage: AnswerDetector) -> None:
         self._stage = stage
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
@@ -205,19 +185,19 @@ class EarlyEar:
         """Ignores digits: they mean nothing before the answer."""
 
     def leg_ended(self, reason: str, now: float) -> None:
-        """Ignores the end of the leg: the call was not answered, and its cause is the leg's."""
+        """Ignores the end of the leg, which reports the cause itself."""
 
 
-class LineAgent:
-    """The agent of a call whose line is listened to: itself, or, after a beep, one that says the message and
-    hangs up."""
+class AnswerDetectionAgent:
+    """The conversation of a call with answer detection: the agent's own, or, after `Verdict.LEAVE_MESSAGE`,
+    one that says the message and hangs up."""
 
-    def __init__(self, agent: Conversation, stage: LineStage) -> None:
+    def __init__(self, agent: Conversation, stage: AnswerDetector) -> None:
         self._agent = agent
         self._stage = stage
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """Answers with the message for the machine after that verdict, else with the agent's acts."""
+        """Answers with the message after `Verdict.LEAVE_MESSAGE`, else with the agent's acts."""
         if self._stage.verdict is Verdict.LEAVE_MESSAGE:
             return self._leave_message(event)
         return self._agent.respond(event)

@@ -1,5 +1,5 @@
-"""The tones of telephone networks by frequency and cadence (ITU-T E.180 and its supplement 2: North America,
-Europe, the Gulf, the United Kingdom): one stretch of tone at a time, and what a row of them means."""
+"""Recognises the tones of telephone networks by frequency and cadence (ITU-T E.180 and its supplement 2:
+North America, Europe, the Gulf, the United Kingdom)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Final
 class Tone(Enum):
     """The kind of a tone by its frequencies alone."""
 
-    RING_PAIR = auto()  # 440+480 or 400+450 Hz: rings, and nothing else
+    RING_PAIR = auto()  # 440+480 or 400+450 Hz: always ring-back
     BUSY_PAIR = auto()  # 480+620 Hz: busy or congestion
     DIAL_PAIR = auto()  # 350+440 Hz
-    PROGRESS = auto()  # one tone of 380 to 470 Hz: rings, busy, congestion or dial tone by its cadence
-    SIT_LOW = auto()  # the three of the special information tone
+    PROGRESS = auto()  # one tone of 380 to 500 Hz: ring-back, busy, congestion or dial tone by its cadence
+    SIT_LOW = auto()  # the three tones of the special information tone
     SIT_MIDDLE = auto()
     SIT_HIGH = auto()
-    OTHER = auto()  # a beep
+    OTHER = auto()  # such as a beep
 
 
 class Progress(Enum):
@@ -34,8 +34,8 @@ class Progress(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One continuous tone from its beginning to now, or to its end. `unsteady_hz`: how far its strongest
-    frequency moved, as it does where two tones are nearer to each other than the analysis can separate."""
+    """A continuous tone, from its beginning to its end or to now. `unsteady_hz`: range of its strongest
+    frequency, which moves where two tones are too close for the analysis to separate."""
 
     low_hz: float
     high_hz: float
@@ -74,20 +74,19 @@ class _Past:
 
 
 RING_PAIR_MS: Final = 300
-RING_MS: Final = 700  # busy is on for 0.5 s at most
-DIAL_MS: Final = 2600  # no ring is on for so long
+RING_MS: Final = 700  # a busy tone lasts 0.5 s at most
+DIAL_MS: Final = 2600  # a ring is shorter
 _CYCLES: Final = 2
 
 
 class Cadence:
-    """Recognises call progress signals in the tones of one line, in order. None where the tones are no
-    signal."""
+    """Recognises call progress signals in the tones of one line, taken in order."""
 
     def __init__(self) -> None:
         self._past: deque[_Past] = deque(maxlen=4)
 
     def under_way(self, stretch: Stretch) -> Progress | None:
-        """Gives the signal of a tone that has not ended, as soon as it is certain."""
+        """Gives the signal of a tone that has not ended, as soon as certain, else None."""
         tone, long_ms = tone_of(stretch), stretch.duration_ms
         if tone is Tone.RING_PAIR:
             return Progress.RINGBACK if long_ms >= RING_PAIR_MS else None
@@ -100,7 +99,7 @@ class Cadence:
         return Progress.RINGBACK if long_ms >= RING_MS else None
 
     def ended(self, stretch: Stretch) -> Progress | None:
-        """Takes a tone that ended; gives the signal of this and the tones before it."""
+        """Takes a tone that ended; gives the signal of that tone and those before, else None."""
         past = self._past
         past.append(_Past(tone_of(stretch), stretch.duration_ms))
         tones = [each.tone for each in past]

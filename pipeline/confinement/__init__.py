@@ -1,1 +1,1 @@
-"""Locks processes in that read what strangers sent."""
+"""Confinement of processes that read strangers' input: Landlock, seccomp, limits."""

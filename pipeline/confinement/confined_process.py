@@ -56,7 +56,7 @@ async def start_confined(
 
 
 def confined_command(module: str, *arguments: str) -> list[str]:
-    """Gives the command line of `start_confined`, for a caller that starts the process in a thread with
+    """Returns the command line of `start_confined`, for a caller that starts the process in a thread with
     `clean_environment`."""
     _tell_what_is_lacking()
     return [sys.executable, "-P", "-m", module, *arguments]
@@ -81,19 +81,20 @@ async def end_process(process: Process) -> None:
 
 
 def restart_pause_s(deaths: int, *, limit_s: float) -> float:
-    """The pause before the next start, after so many deaths in a row: it doubles, up to `limit_s`."""
+    """Returns the seconds before the next start after `deaths` in a row: doubled with each, up to `limit_s`;
+    0.0 after none."""
     return min(_PAUSE_S * 2.0 ** min(deaths - 1, _DOUBLINGS), limit_s) if deaths else 0.0
 
 
 def how_it_ended(status: int) -> str:
-    """What an exit status says: negative for a signal, as `subprocess` has it."""
+    """Describes an exit status, negative for a signal as in `subprocess`."""
     if status >= 0:
         return f"its process ended with status {status}"
     return f"its process ended with {signal_name(-status)}{_CAUSES.get(-status, '')}"
 
 
 def signal_name(number: int) -> str:
-    """ "SIGSEGV" of 11; of the real-time signals only the first and the last have a name."""
+    """Returns the name of a signal, such as "SIGSEGV" for 11; "signal 40" for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -101,8 +102,8 @@ def signal_name(number: int) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Gives the whole environment of a confined process. One thread for linear algebra: a process is confined
-    before it has threads, and an engine that needs more sets its own number."""
+    """Returns the whole environment of a confined process. Linear algebra has one thread: a process is
+    confined before it has threads, and an engine that needs more sets its own number."""
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     path = os.pathsep.join(filter(None, (str(PACKAGE_ROOT), os.environ.get("PYTHONPATH"))))
     return {**kept, **dict.fromkeys(_THREADS, "1"), "PYTHONPATH": path}
@@ -110,6 +111,6 @@ def clean_environment() -> dict[str, str]:
 
 @cache
 def _tell_what_is_lacking() -> None:
-    """Once in the life of the server."""
+    """Logs what the kernel lacks, once in the life of the server."""
     for lack in lacking():
         _LOG.warning("helper processes are less confined", extra={"lacks": lack})

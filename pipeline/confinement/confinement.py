@@ -1,5 +1,5 @@
-"""Locks a process in before it reads what strangers sent: the inside of
-`pipeline.confinement.confined_process`.
+"""Confines a process before it reads strangers' input: called in the process that
+`pipeline.confinement.confined_process` starts.
 
 A program that decodes, recognises or speaks what comes from outside begins with
 
@@ -12,11 +12,10 @@ its forks
 - open no file but, for reading, those of Python, its packages and the system's libraries, and those named,
 - open no socket, send no signal and change nothing of another process (a list of system calls, `seccomp`),
 - have only the descriptors 0, 1, 2 and those named, no core dump, and bounds on descriptors and memory,
-- let the server go first where they share a core.
+- have a lower priority than the server where they share a core.
 
-Where files are is still told (`stat`), and what was opened before stays open. Why ctypes, and no library:
-docs/decisions.md. Sources: landlock(7), seccomp(2), networking/filter.rst of Linux.
-"""
+The existence of files can still be seen (`stat`), and what was opened before stays open. docs/decisions.md
+says why ctypes and no library. Sources: landlock(7), seccomp(2), networking/filter.rst of Linux."""
 
 from __future__ import annotations
 
@@ -79,12 +78,11 @@ _DRIVERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What one process keeps. Paths that do not exist are left out: whoever opens them says so.
+    """What one process may still use. A path in `read` that does not exist is skipped.
 
     `read`: files, and directories with all below them. `descriptors`: kept open besides 0, 1 and 2.
-    `memory_mb`: of its own data, None for no bound. `forks`: it may fork, and be given work over a socket.
-    `cuda`: it uses an NVIDIA GPU, whose driver takes any `ioctl`.
-    """
+    `memory_mb`: bound of the process's own data, None for no bound. `forks`: the process may fork, and get
+    work over a socket. `cuda`: it uses an NVIDIA GPU, whose driver takes any `ioctl`."""
 
     read: Sequence[str | Path] = ()
     descriptors: Sequence[int] = ()
@@ -95,8 +93,8 @@ class Confinement:
     def apply(self) -> None:
         """Confines this process for good, as far as the kernel can (`lacking`).
 
-        Raises RuntimeError in a process of several threads: the others would stay free. Raises OSError.
-        """
+        Raises RuntimeError in a process of several threads, since the others would not be confined. Raises
+        OSError."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise RuntimeError("a process is confined before it starts threads")
         _step_back()
@@ -131,8 +129,8 @@ class Confinement:
 
 
 def compute_only() -> None:
-    """Drops everything that computing does not need from a process whose input is open: from then on it can
-    open nothing, not even what a confined process may read. Raises OSError."""
+    """Reduces a process whose input is open to computing: from then on it can open nothing, not even what a
+    confined process may read. Raises OSError."""
     _gain_nothing()
     if seccomp_filters():
         column, architecture = ARCHITECTURES[os.uname().machine]
@@ -140,8 +138,8 @@ def compute_only() -> None:
 
 
 def lacking() -> tuple[str, ...]:
-    """Names the parts of confinement that this machine's kernel lacks, with what to do: for the log and for
-    the operator."""
+    """Returns the parts of confinement that this machine's kernel lacks, with what to do, for the log and the
+    operator."""
     lacks = []
     if not landlock_abi():
         lacks.append('no Landlock, so files are open to it: Linux 5.13, booted with "landlock" in lsm=')
@@ -154,7 +152,7 @@ def lacking() -> tuple[str, ...]:
 
 @cache
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel has, 0 for none."""
+    """Returns the kernel's version of Landlock, 0 without Landlock."""
     try:
         return _call(_libc().syscall, _LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)
     except OSError:
@@ -163,7 +161,7 @@ def landlock_abi() -> int:
 
 @cache
 def seccomp_filters() -> bool:
-    """Whether the kernel takes seccomp filters, and there is a list of system calls for this architecture."""
+    """Whether the kernel takes seccomp filters, and this architecture has a list of system calls."""
     if os.uname().machine not in ARCHITECTURES:
         return False
     try:
@@ -215,8 +213,8 @@ def _permit(ruleset: int, path: str | Path, rights: int) -> None:
 
 
 def _runtime() -> Iterator[str | Path]:
-    """What Python reads when it imports. Not every directory of `sys.path`: that of a checkout, or the one
-    that the server was started in, holds its settings and recordings too."""
+    """Yields what Python reads when it imports. Not every directory of `sys.path`: a checkout, or the
+    directory that the server was started in, holds settings and recordings too."""
     yield from _LIBRARIES
     yield from (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield from site.getsitepackages()
@@ -239,7 +237,7 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000, 0x8000_0000  # _REFUSE | errn
 def _program(
     architecture: int, column: int, numbers: Sequence[int | None], conditions: Mapping[str, Condition]
 ) -> bytes:
-    """The filter: an array of struct sock_filter."""
+    """Returns the filter, an array of struct sock_filter."""
     lines = [
         _line(_LOAD, _ARCHITECTURE_AT),
         _line(_JUMP_IF_EQUAL, architecture, if_true=1),
@@ -283,8 +281,8 @@ def _gain_nothing() -> None:
 
 
 def _step_back() -> None:
-    """A server that goes before other programs (`CPUSchedulingPolicy=rr`) has helpers that do not: a packet
-    is due every 20 ms, and a helper computes for 100 at a time."""
+    """Lowers the priority of a helper process, also below a real-time server (`CPUSchedulingPolicy=rr`): a
+    packet is due every 20 ms, and a helper computes for 100 ms at a time."""
     if os.sched_getscheduler(0) != os.SCHED_OTHER:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.nice(NICE)
@@ -311,7 +309,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _call(function: Callable[..., int], *arguments: object) -> int:
-    """What a function of the C library gives. Raises OSError where it is negative."""
+    """Returns the result of a function of the C library. Raises OSError where it is negative."""
     given = function(*(ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments))
     if given < 0:
         number = ctypes.get_errno()

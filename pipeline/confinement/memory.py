@@ -1,5 +1,4 @@
-"""The memory that this process and its children may still take, by the machine, its container and its
-limits."""
+"""Memory that this process and its children may still take, by the machine, its container and its limits."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ _OWN_GROUPS: Final = Path("/proc/self/cgroup")
 
 
 def free_mb(*, own: bool) -> int:
-    """MiB that are left; `own`: to this process rather than to a new one, of limits that count for each
+    """Returns the free MiB. `own`: for this process rather than a new one, where limits count for each
     process (`ulimit -v`, `ulimit -d`)."""
     bounds = [*_of(Path("/proc/meminfo"), "MemAvailable:"), *_container_mb(), *_limits_mb(own=own)]
     return max(0, min(bounds)) if bounds else 1 << 30
 
 
 def too_few_addresses() -> str:
-    """Says what is wrong with the limit of this process's address space, "" where nothing is."""
+    """Returns what is wrong with the limit of this process's address space, "" where nothing is."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft == resource.RLIM_INFINITY or soft >= ADDRESSES_MB * _MB:
         return ""
@@ -36,7 +35,7 @@ def too_few_addresses() -> str:
 
 
 def _container_mb(own: Path = _OWN_GROUPS, groups: Path = _CGROUPS) -> Iterator[int]:
-    """Of the control group of this process and of those around it, in both versions."""
+    """Yields the free MiB of the control group of this process and of its parents, in both versions."""
     try:
         lines = own.read_text().splitlines()
     except OSError:

@@ -1,8 +1,7 @@
-"""What the server and a process beside it say to each other: messages over pipes or stream sockets.
+"""Messages between the server and a process beside it, over pipes or stream sockets.
 
 A message is the length of its head (4 bytes, big-endian), the length of its payload (4 bytes), the head (a
-JSON object) and the payload (samples).
-"""
+JSON object) and the payload (samples)."""
 
 from __future__ import annotations
 
@@ -22,28 +21,30 @@ near it, a longer one means that the stream is out of step."""
 
 
 class Stream(Protocol):
-    """What `receive_from` needs of `asyncio.StreamReader`, which no process beside the server loads."""
+    """The part of `asyncio.StreamReader` that `receive_from` needs: a process beside the server does not
+    import asyncio."""
 
     async def readexactly(self, n: int) -> bytes:
-        """So many bytes. Raises EOFError."""
+        """Reads exactly `n` bytes. Raises EOFError where the stream ends before."""
 
 
 def pack(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
-    """One message."""
+    """Returns the bytes of a message with `head` and `payload`."""
     text = json.dumps(head).encode()
     return LENGTHS.pack(len(text), len(payload)) + text + payload
 
 
 def receive(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes]:
-    """One message, from `read`, which gives so many bytes, or fewer at the end. Raises EOFError there, and
-    ValueError for what is no message."""
+    """Reads one message; returns its head and payload. `read` gives as many bytes as asked for, or fewer at
+    the end. Raises EOFError at the end, ValueError for what is no message."""
     length, size = _lengths(_whole(read, LENGTHS.size))
     head = _object(_whole(read, length))
     return head, _whole(read, size) if size else b""
 
 
 async def receive_from(stream: Stream) -> tuple[dict[str, Any], bytes]:
-    """One message of a process to the server. Raises EOFError and ValueError as `receive` does."""
+    """Reads one message that a process sent to the server; returns its head and payload. Raises EOFError and
+    ValueError as `receive` does."""
     length, size = _lengths(await stream.readexactly(LENGTHS.size))
     if max(length, size) > ANSWER_LIMIT:
         raise ValueError("the messages of a process are out of step")
@@ -52,8 +53,9 @@ async def receive_from(stream: Stream) -> tuple[dict[str, Any], bytes]:
 
 
 def answers() -> BinaryIO:
-    """Of a process beside the server: where its messages go, which is what its standard output was. Whatever
-    a library prints lands in standard error. Ctrl-C, which reaches the whole group, is left to the server."""
+    """Returns the stream that a process beside the server writes its messages to: its former standard output.
+    What libraries print goes to standard error from then on. SIGINT, which Ctrl-C sends to the whole process
+    group, is ignored: the server handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

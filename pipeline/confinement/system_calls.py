@@ -1,10 +1,9 @@
 """The system calls that a confined process may make, with their numbers.
 
-What is not here is refused: sockets, other programs, signals and limits of other processes, mounts, tracing,
-keys, io_uring, owners and modes of files. The selection follows systemd's `@system-service`, less what acts
-on anything but the process itself; Landlock decides which files may be opened. The numbers are those that
-libseccomp has (tests/pipeline/confinement/test_confinement.py compares them).
-"""
+A call that is not listed is refused: sockets, other programs, signals and limits of other processes, mounts,
+tracing, keys, io_uring, owners and modes of files. The selection is systemd's `@system-service` without what
+acts on anything but the process itself; Landlock decides which files may be opened. The numbers are
+libseccomp's (tests/pipeline/confinement/test_confinement.py compares them)."""
 
 from __future__ import annotations
 

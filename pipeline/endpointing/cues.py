@@ -1,9 +1,9 @@
-"""Cues: evidence in the caller's words for or against the end of the turn, weighed by
-`pipeline.endpointing.scorer`.
+"""Finds cues in the caller's words: evidence for or against the end of the turn, which
+`pipeline.endpointing.scorer` weighs.
 
-The plainest cue is a last word that needs another one after it; then how the sentence began (a condition
-without its other half, a question), and what was asked: five digits are no telephone number, a date of birth
-needs a year.
+The strongest cue is a last word after which another word must follow. Others are the beginning of the
+sentence (a condition without its main clause, a question) and the agent's question: five digits are no
+telephone number, and a date of birth needs a year.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pipeline.text.word_lists import WordLists, plain
 
 _CLAUSE_WORDS: Final = 4
 _CONDITION_WORDS: Final = 8
-_NUMBER_DIGITS: Final = 7  # the shortest telephone number, without its area
-_WHOLE_DIGITS: Final = 10  # and the usual one, with it
+_NUMBER_DIGITS: Final = 7  # the shortest telephone number, without an area code
+_WHOLE_DIGITS: Final = 10  # a usual telephone number, with an area code
 _NAME_LETTERS: Final = 4
 _PRONOUN: Final = "one"  # "is there a cheaper one"
 
 
 class Asked(Enum):
-    """The kind of answer that the agent's last words ask for, in the order in which kinds are looked for."""
+    """The kind of answer that the agent's last words ask for. `asked_for` tries the kinds in this order."""
 
     LETTERS = auto()
     MAIL = auto()
     DIGITS = auto()
-    CODE = auto()  # as many digits as it has
+    CODE = auto()  # of an unknown number of digits
     ADDRESS = auto()
     BIRTHDAY = auto()
     NAME = auto()
@@ -39,31 +39,31 @@ class Asked(Enum):
     TIME = auto()
     PLACE = auto()
     HELP = auto()  # "how can I help you": a sentence or more
-    CHOICE = auto()  # any other question, or one that is not known
+    CHOICE = auto()  # any other question, or unknown words
     YES_NO = auto()
-    NOTHING = auto()  # it was no question
+    NOTHING = auto()  # no question
 
 
 class Cue(StrEnum):
-    """One cue; its value, the name in small letters, is its key in `pipeline.endpointing.weights`."""
+    """A cue; its value, the name in lower case, is its key in `pipeline.endpointing.weights`."""
 
     DANGLING = auto()  # "and", "the"
     WANTING = auto()  # "need"
     CLOSING = auto()  # "please"
-    NUMBER = auto()  # ends in one
+    NUMBER = auto()  # the last word is a number
     LETTER = auto()
     QUESTION = auto()
-    QUESTION_BEGUN = auto()  # too short to be one, or its last word wants another
+    QUESTION_BEGUN = auto()  # a question that is too short, or whose last word needs another
     CONDITION = auto()  # "if it rains tomorrow"
     LONE_WORD = auto()
-    LIGHT_WORD = auto()  # no other, and without content: "just", "well"
+    LIGHT_WORD = auto()  # a single word without content: "just", "well"
     YES_FIRST = auto()  # yes or no, and up to two more words
     YES_ALONE = auto()
     FEW_DIGITS = auto()
-    SOME_DIGITS = auto()  # perhaps a whole number
+    SOME_DIGITS = auto()  # perhaps a complete telephone number
     ALL_DIGITS = auto()
     FEW_LETTERS = auto()
-    NO_LETTERS = auto()  # to be spelled, not begun with
+    NO_LETTERS = auto()  # the answer has to be spelled, and no letter has come
     MAIL_PART = auto()
     ADDRESS_PART = auto()
     ADDRESS_WHOLE = auto()
@@ -100,7 +100,7 @@ _KNOWN_BY: Final[Mapping[Asked, frozenset[str]]] = MappingProxyType(
     }
 )
 _ASKS_YES_NO: Final = _set("is are do does did have has will would can could may shall any so was were هل")
-_WANTS_WORDS: Final = (Asked.LETTERS, Asked.NAME, Asked.HELP)  # "can you spell that?" wants no yes
+_WANTS_WORDS: Final = (Asked.LETTERS, Asked.NAME, Asked.HELP)  # "can you spell that?" is no yes-no question
 _TO: Final[Mapping[Asked, Cue]] = MappingProxyType(
     {
         Asked.LETTERS: Cue.TO_LETTERS,
@@ -118,10 +118,10 @@ _TO: Final[Mapping[Asked, Cue]] = MappingProxyType(
     }
 )
 _OPEN: Final = (Asked.HELP, Asked.NOTHING, Asked.CHOICE)
-"""To anything else "if you could" and "after five" are whole answers."""
+"""Kinds to which "if you could" and "after five" are incomplete answers."""
 
 _HELP_ENOUGH: Final = frozenset({Cue.QUESTION, Cue.LONE_WORD, Cue.CLOSING})
-"""Not every answer to "how can I help you" is a tale."""
+"""Cues that make a short answer to "how can I help you" complete."""
 
 _YEAR: Final = re.compile(
     r"\b(19|20)\d\d$|\b(nineteen (\w+ty( \w+)?|\w+teen|oh \w+)|two thousand( and)?( \w+)?|twenty (oh )?\w+"
@@ -144,7 +144,7 @@ def asked_for(asked: str) -> Asked:
 
 
 def cues_of(text: str, asked: str, lists: WordLists) -> frozenset[Cue]:
-    """The cues in `text`, which is `plain` and not empty, as an answer to `asked`."""
+    """Gives the cues in `text`, which is `plain` and not empty, as an answer to the agent's words `asked`."""
     words = text.split()
     kind = asked_for(asked)
     found = set(_of_the_end(words, lists)) | set(_of_the_sentence(words, lists))
@@ -164,7 +164,7 @@ def is_question(words: list[str], lists: WordLists) -> bool:
 
 
 def dangles(words: list[str], lists: WordLists) -> bool:
-    """Whether the last word needs another one after it: not in "turn it on", nor in "what I asked for"."""
+    """Whether another word must follow the last one; not so in "turn it on" and "what I asked for"."""
     ending = words[-2:]
     if ending[-1] in lists.stranded and lists.relatives.intersection(words[:-2]):
         return False

@@ -1,4 +1,4 @@
-"""Asks the end-of-turn detector of an agent within a deadline: a model in a thread, else the built-in one."""
+"""Detects the end of a turn within a deadline, by a model in a thread or else by the built-in scorer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pipeline.endpointing.scorer import BuiltInDetector, by_words, unfinished
 from pipeline.errors import EngineError, contained
 
 DEADLINE_S: Final = 0.1
-"""Longest wait for a model, in seconds: a longer one would cost more silence than the model saves."""
+"""Longest wait for a model, in seconds: a longer wait costs more silence than the model saves."""
 
 log = logging.getLogger(__name__)
 
 
 class EndOfTurnDetector:
-    """The end-of-turn detector of an agent, shared by its calls. `model` runs in `executor`; the model is not
-    asked where the words settle the question (digits that are still missing, a complete answer), since it
-    hears only the voice, nor where the voice cannot be attributed to the caller."""
+    """The end-of-turn detector of an agent, shared by its calls. `model` runs in `executor`, for `deadline_s`
+    at most. Since a model has only the voice, it is not asked where the words decide (missing digits, a
+    complete answer) or where the voice cannot be attributed to the caller."""
 
     def __init__(
         self,
@@ -30,15 +30,15 @@ class EndOfTurnDetector:
         deadline_s: float = DEADLINE_S,
         built_in: BuiltInDetector | None = None,
     ) -> None:
-        self.late = 0  # answers that the built-in judge had to give instead
+        self.late = 0  # number of answers by the built-in scorer after a late or failed model
         self._model = model
         self._executor = executor
         self._deadline_s = deadline_s
         self._built_in = built_in or BuiltInDetector()
 
     async def p_eot(self, evidence: TurnEvidence) -> float:
-        """Gives the probability of the end of the turn, 0 (more comes) to 1 (done), at the latest after the
-        deadline. Never raises."""
+        """Gives the probability that the turn is over, 0 to 1, at the latest after the deadline. Never
+        raises."""
         certain = by_words(evidence)
         if certain is not None:
             return certain

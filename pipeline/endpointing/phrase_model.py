@@ -1,9 +1,8 @@
-"""How turns go on after some words: weights learnt from what callers say before they pause and when they are
-done, English.
+"""Scores English words by weights learnt from callers' words before a pause and at the end of a turn.
 
-In them is what no list of last words can have: after what question "yes" is all, and that who begins with
-"so" has more to say. Each trait of what was said so far (its last words, its first, those of the question)
-weighs something; the sum is one measure for `pipeline.endpointing.scorer`."""
+The weights hold what a list of last words cannot: after which questions "yes" is a complete answer, and that
+a caller who begins with "so" has more to say. Each trait of the words (the last words, the first, those of
+the question) has a weight; the sum is one measure for `pipeline.endpointing.scorer`."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ from pipeline.text.lexicon import MONTHS, ORDINALS, WEEKDAYS
 from pipeline.text.word_lists import plain
 
 WEIGHTS: Final = Path(__file__).with_name("phrase_model.txt")
-"""A weight and a trait a line, made by `python -m bench turn-wording`."""
+"""The file of weights, with a weight and a trait in each line; made by `python -m bench turn-wording`."""
 
 _LENGTHS: Final = (1, 2, 3, 4, 6, 9, 14)
-_LATE_WORDS: Final = 12  # a story has no most probable length
+_LATE_WORDS: Final = 12  # most words from the end whose presence is a trait
 _WHOLE_WORDS: Final = 3
 _ASKED_WORDS: Final = 10
 _NUMBER: Final = "#"
@@ -48,20 +47,22 @@ _KIND: Final = _kinds(
 _JOINTS: Final = frozenset(
     ("and", "but", "because", "so", "or", "if", "when", "that", "which", "who", "then", "with", "for", "to")
 )
-"""Where a clause begins."""
+"""Words with which a clause begins."""
 
 _START: Final = "^"
 _SENTENCE: Final = re.compile(r"[.!]\s")
 
 
 class Wording:
-    """`weights`: of traits, as natural logarithms of odds. Thread-safe, keeps nothing of a call."""
+    """Adds up the weights of traits. `weights`: natural logarithms of odds, by trait. Thread-safe, without
+    state of a call."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self._weights = weights
 
     def odds(self, text: str, asked: str) -> float:
-        """The odds of an end after `text`, which is `plain` and not empty, as an answer to `asked`."""
+        """Gives the odds, as a natural logarithm, that the turn is over after `text`, which is `plain` and
+        not empty, as an answer to `asked`."""
         return sum(self._weights.get(trait, 0.0) for trait in traits(text, asked))
 
 
@@ -127,7 +128,7 @@ def _of_the_rest(words: list[str]) -> Iterator[str]:
 
 
 def _of_the_clause(words: list[str]) -> Iterator[str]:
-    """What joins the last clause to the others, and how long it is."""
+    """The word that begins the last clause, and the number of words since."""
     since = next((number for number, word in enumerate(reversed(words)) if word in _JOINTS), len(words))
     joint = words[-since - 1] if since < len(words) else _START
     yield f"joint {joint}, {min(since, _SINCE)} ago"

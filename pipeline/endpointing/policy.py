@@ -1,9 +1,9 @@
-"""End-of-turn policy: how much silence ends the caller's turn. It has no clock of its own.
+"""End-of-turn policy: how much silence ends the caller's turn. The policy has no clock.
 
-One fixed delay is wrong twice: too long after "yes", too short after "my number is" or between the groups of
-a dictated number (people pause 0.4 to 1 s there). So a scorer says how probable it is that the turn is over,
-from the sound and the words (`EndOfTurnScorer`; built in: `pipeline.endpointing.scorer`, no weights), and
-`EndOfTurn` makes a delay of that probability, with the three parameters of the public end-of-turn benchmarks.
+A fixed delay is too long after "yes", and too short after "my number is" or between the groups of a dictated
+number (where people pause for 0.4 to 1 s). An `EndOfTurnScorer` (built in: `pipeline.endpointing.scorer`)
+therefore estimates from voice and words how probable it is that the turn is over, and `EndOfTurn` converts
+that probability to a delay, with the three parameters of the public end-of-turn benchmarks.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ EVIDENCE_S: Final = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEvidence:
-    """What is known at a pause of the caller's.
+    """The evidence at a pause of the caller.
 
-    `audio`: the caller's last 8 s at most, at `rate_hz`, up to now, so that it ends in `silence_ms` of
-    silence; empty where it cannot be told from other voices. `words`: of this turn so far, "" for none.
-    `asked`: the agent's last words; `expected`: what it expects as an answer. `voiced_ms`: voice in the
-    utterance so far. `lists`: instead of the language's own."""
+    `audio`: the caller's last `EVIDENCE_S` at most, int16 at `rate_hz`, ending with `silence_ms` of silence;
+    empty where the caller's voice cannot be told from others. `words`: of this turn so far, "" for none.
+    `asked`: the agent's last words; `expected`: the answers that the agent expects. `voiced_ms`: length of
+    voice in the utterance so far. `lists`: word lists; None: those of the language."""
 
     audio: Pcm
     rate_hz: int
@@ -49,12 +49,13 @@ class TurnEvidence:
 
 
 class EndOfTurnScorer(Protocol):
-    """Scores how probable it is that the caller's turn is over; shared by all calls, keeps nothing of one."""
+    """Estimates how probable it is that the caller's turn is over; shared by all calls, without state of a
+    call."""
 
     def p_eot(self, evidence: TurnEvidence) -> float:
-        """Gives the probability of the end of the turn, 0 (more comes) to 1 (done). Never raises. The
-        built-in scorer takes 0.4 ms and may be called on the event loop; a model may take tens of ms:
-        `EndOfTurnDetector` runs one off the loop."""
+        """Gives the probability that the turn is over, 0 to 1. Never raises. The built-in scorer takes 0.4 ms
+        and may be called on the event loop; a model may take tens of ms, and `EndOfTurnDetector` runs a model
+        in a thread."""
 
 
 PAUSES: Final = (
@@ -65,9 +66,9 @@ PAUSES: Final = (
     (1600.0, 0.05),
     (3000.0, 0.005),
 )
-"""The share of people's pauses within a turn that is longer than so many ms: what the silence-only
-baseline of eot-bench cuts off in English at these delays (pauses of 200 ms and more; the last one is our
-own measure)."""
+"""Pairs of a length in ms and the share of pauses within a turn that are longer, of pauses of 200 ms and more
+in English: the turns cut off by the silence-only baseline of eot-bench at these delays. The last pair is
+measured by this project."""
 
 _USUAL: Final = SessionSettings()
 _PAUSES_MS: Final = [length_ms for length_ms, _ in PAUSES]
@@ -76,13 +77,13 @@ _RARER: Final = [-math.log(share) for _, share in PAUSES]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOfTurn:
-    """Three knobs. The turn is believed to be over from a probability of `threshold` on, and taken
-    `action_delay_ms` after the last voiced sample. Below it silence goes on speaking: the longer it lasts,
-    the rarer is a pause of that length (`PAUSES`), so the odds of an end grow by the inverse of its share,
-    and the turn is taken where they reach the threshold; nobody is waited for longer than `timeout_ms`.
+    """Converts the probability of the end of a turn to a delay. From `threshold` on, the turn ends
+    `action_delay_ms` after the last voiced sample. Below, silence counts as further evidence: the odds grow
+    by the inverse of the share of pauses that are longer (`PAUSES`), and the turn ends where the odds reach
+    the threshold, or after `timeout_ms`. Raises ValueError for values out of range.
 
-    Delays fitted for each probability to the very pauses of `bench conversation` cut off about a tenth
-    fewer of them at the same mean."""
+    Delays fitted for each probability to the pauses of `bench conversation` themselves would cut off about a
+    tenth fewer pauses at the same mean delay."""
 
     threshold: float = _USUAL.eot_threshold
     action_delay_ms: int = _USUAL.eot_action_delay_ms
@@ -95,7 +96,8 @@ class EndOfTurn:
             raise ValueError("action_delay_ms: must be above 0 and at most timeout_ms")
 
     def delay_ms(self, p: float) -> int:
-        """Silence after the caller's last voiced sample that ends the turn, given `p` (of a scorer)."""
+        """Gives the silence in ms after the caller's last voiced sample that ends the turn, for a scorer's
+        probability `p`."""
         if p >= self.threshold:
             return self.action_delay_ms
         if p <= 0.0 or self.threshold == 1.0:
@@ -112,7 +114,7 @@ def _log_odds(p: float) -> float:
 
 
 class Completeness:
-    """What the words alone say about the end of the turn, in one language."""
+    """Judges by the words alone, in one language, whether an answer is complete or unfinished."""
 
     __slots__ = ("_lists",)
 
@@ -127,24 +129,23 @@ class Completeness:
             return len(self.digits(text, expected)) >= expected.digits
         phrases = [plain(phrase) for phrase in expected.phrases]
         if text in phrases:
-            # Not while another answer goes on from it: "monday" may become "monday morning".
+            # Another phrase may begin with this one: "monday" may become "monday morning".
             return not any(phrase.startswith(text + " ") for phrase in phrases)
         return "yes_no" in expected.kinds and text in self._lists.yes_no
 
     def dictating(self, text: str, expected: Expected | None) -> bool:
-        """Whether `text` ends in digits that may not be all."""
+        """Whether `text` ends with digits after which more may follow."""
         digits = self.digits(text, expected)
         return bool(digits) and (awaits_digits(expected) or len(digits) > 1)
 
     def thinking(self, text: str) -> bool:
-        """Whether `text` ends in a sound of thinking, an "and" or a "the", or is no more than "my number
-        is"."""
+        """Whether `text` ends with a filler ("um") or a word like "and" or "the", or is only an opening such
+        as "my number is"."""
         lists, last = self._lists, text.rpartition(" ")[2]
         return last in lists.fillers or last in lists.unending or text in lists.openers
 
     def unfinished(self, text: str) -> bool:
-        """Whether the words need more after them: those of `thinking`, and any that end with a word like
-        "with"."""
+        """Whether more words must follow: after those of `thinking`, and after a last word like "with"."""
         words = text.split()
         return self.thinking(text) or bool(words and dangles(words, self._lists))
 
@@ -166,8 +167,8 @@ def awaits_digits(expected: Expected | None) -> bool:
 
 
 class Endpointing:
-    """The delays of one conversation by its words alone, without a scorer (`ar`, `en`, also as `en-GB`;
-    others get the base delay unless the answer is complete or made of figures)."""
+    """Gives the delays of one conversation by its words alone, without a scorer, in English and Arabic (`en`,
+    `en-GB`, `ar`). Other languages have the base delay unless the answer is complete or has digits."""
 
     __slots__ = ("_settings", "_words")
 
@@ -177,11 +178,12 @@ class Endpointing:
 
     @property
     def base_ms(self) -> int:
-        """The delay before anything is known about the words."""
+        """The delay in ms before any word is known."""
         return self._settings.endpoint_ms
 
     def delay_ms(self, text: str, expected: Expected | None) -> int:
-        """Silence after the caller's last voiced sample that ends the turn, given the words so far."""
+        """Gives the silence in ms after the caller's last voiced sample that ends the turn, by the words so
+        far."""
         settings, words = self._settings, plain(text)
         if not words:
             return settings.endpoint_ms

@@ -1,4 +1,5 @@
-"""How the voice sounds before a pause: falling and fading as at a full stop, or held as before "and"."""
+"""Measures the prosody before a pause: pitch and level fall at the end of a sentence and stay up before more
+words."""
 
 from __future__ import annotations
 
@@ -12,38 +13,40 @@ from pipeline.audio import Pcm, kernels
 
 _LOOK_BACK_S: Final = 4.0
 _VOICING: Final = 0.5  # normalised autocorrelation of a voiced frame
-_LOUD_DB: Final = 30.0  # a frame this far below the loudest is not the voice
+_LOUD_DB: Final = 30.0  # a frame this far below the loudest is unvoiced
 _ENDING: Final = 12  # voiced frames of 10 ms: the last syllable or so
 _LAST: Final = 6
 _LATE: Final = 50
 _BREAK: Final = 3  # frames without voice in a stretch
-_LEAST: Final = 8  # voiced frames before anything is said about the pitch
-_RANGE_ST: Final = 9.0  # around the voice's middle; beyond are wrong octaves, and the hiss after a "t"
+_LEAST: Final = 8  # fewest voiced frames for a statement about the pitch
+_RANGE_ST: Final = 9.0  # around the voice's median; beyond are octave errors, and the hiss after a "t"
 _FLOOR: Final = 1.0
 
 _PITCHED_WITHIN_MS: Final = 300
-_PITCHED_MS: Final = 60  # a cough or a key has none, the shortest word 80
+_PITCHED_MS: Final = 60  # of voice with a pitch; a cough or a click has none, the shortest word 80 ms
 
 Pitches = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Prosody:
-    """The last seconds before a pause.
+    """The prosody of the last 4 s before a pause; pitches in semitones (`_st`), levels in dB. "Middle" is the
+    median pitch before the last syllable, "ending" the last syllable.
 
-    `fall_st`, `last_st`: by how many semitones the last syllable, and the last 60 ms of voice, lie below the
-    voice's middle before them; negative for a rise. `floor_st`: by how many the last syllable lies below the
-    lowest tenth of what was before; `over_floor_st`: the last 60 ms above the lowest twentieth of all.
-    `higher`: the share of what was before that lies above the end. `up_st`, `down_st`: how far the voice's
-    highest and lowest twentieth are from its middle. `late_high_st`: the highest pitch of the last half
-    second of voice above the middle; `late_fall_st`: from its highest tenth down to the last 60 ms.
+    `fall_st`, `last_st`: distance of the ending, and of the last 60 ms of voice, below the middle; negative
+    for a rise. `floor_st`: distance of the ending below the lowest tenth of the pitches before;
+    `over_floor_st`: distance of the last 60 ms above the lowest twentieth of all pitches. `higher`: share of
+    the pitches before that lie above the ending. `up_st`, `down_st`: distance of the highest and the lowest
+    twentieth of all pitches from the middle. `late_high_st`: highest pitch of the last half second of voice,
+    above the middle; `late_fall_st`: fall from the highest tenth of that half second to the last 60 ms.
 
-    `held_ms`: the last stretch of voice without a break. Its `stretch_high_st` and `stretch_low_st` are from
-    the middle; `stretch_fall_st` is from its begin to its end, `peak_fall_st` from its highest point to the
-    last 60 ms, `since_peak_ms` after it.
+    `held_ms`: length of the last stretch of voice without a break. `stretch_high_st`, `stretch_low_st`: the
+    highest and the lowest pitch of that stretch, from the middle; `stretch_fall_st`: fall from its begin to
+    its end; `peak_fall_st`: fall from its highest pitch to the last 60 ms; `since_peak_ms`: time since its
+    highest pitch.
 
-    `drop_db`: by how much the last half second is quieter. `fade_db`: by how much the end is quieter than the
-    loudest part. `voiced_ms`: how much voice there was to judge by; with 0 the others say nothing."""
+    `drop_db`: level of the last half second of voice below that of all voice. `fade_db`: level of the end
+    below the loudest frame. `voiced_ms`: length of all voice; at 0 no other field has a meaning."""
 
     fall_st: float = 0.0
     last_st: float = 0.0
@@ -68,11 +71,12 @@ class Prosody:
 _SILENT: Final = Prosody()
 
 _Voice: TypeAlias = tuple[Pitches, Pitches, npt.NDArray[np.intp]]
-"""Pitch of the voiced frames, level of all, and which are voiced."""
+"""Pitch of the voiced frames in semitones, level of all frames in dB, indices of the voiced frames."""
 
 
 def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
-    """The prosody before the pause that ends `audio`: int16 at any multiple of 4 kHz. Takes 0.2 ms."""
+    """Measures the prosody before the pause at the end of `audio`: int16 at a multiple of 4 kHz. Takes 0.2
+    ms."""
     voice = _voice_in(audio, rate_hz)
     return _SILENT if voice is None else _measured(*voice)
 
@@ -97,7 +101,7 @@ def _voice_in(audio: Pcm, rate_hz: int) -> _Voice | None:
 
 
 def _thinned(audio: Pcm, ratio: int) -> npt.NDArray[np.float32]:
-    """The mean of each `ratio` samples. Column by column: numpy's mean over so short rows takes 14 times as
+    """The mean of each `ratio` samples, by columns: numpy's mean over such short rows takes 14 times as
     long."""
     columns = audio.reshape(-1, ratio)
     total = columns[:, 0].astype(np.float32)
@@ -108,13 +112,14 @@ def _thinned(audio: Pcm, ratio: int) -> npt.NDArray[np.float32]:
 
 
 def is_pitched(audio: Pcm, rate_hz: int) -> bool:
-    """The last 0.3 s of `audio` are a voice, and no cough, key or hiss."""
+    """Whether the last 0.3 s of `audio` (int16 at a multiple of 4 kHz) have a pitch, which a cough, a click
+    or a hiss has not."""
     voice = _voice_in(audio[-(rate_hz * _PITCHED_WITHIN_MS // 1000) :], rate_hz)
     return voice is not None and len(voice[2]) * 10 >= _PITCHED_MS
 
 
 def _measured(pitch_st: Pitches, level_db: Pitches, at: npt.NDArray[np.intp]) -> Prosody:
-    """`pitch_st`: of the voiced frames, which are at `at`."""
+    """Computes the measures. `pitch_st`: pitches of the voiced frames, whose indices are `at`."""
     gaps = np.flatnonzero(np.diff(at) > _BREAK)
     begin = int(gaps[-1]) + 1 if len(gaps) else 0
     loud = level_db[at]
@@ -132,7 +137,7 @@ def _measured(pitch_st: Pitches, level_db: Pitches, at: npt.NDArray[np.intp]) ->
 
 
 def _of_the_end(told: Prosody, pitch_st: Pitches, before: Pitches) -> Prosody:
-    """Where the voice ended, beside where it was `before`, which is in order."""
+    """Adds the measures of the ending against the pitches `before`, which are sorted."""
     ending = pitch_st[-_ENDING:]
     last = ending[-_LAST:]
     end, middle, whole = _quantile(np.sort(ending), 0.5), _quantile(before, 0.5), np.sort(pitch_st)
@@ -152,7 +157,7 @@ def _of_the_end(told: Prosody, pitch_st: Pitches, before: Pitches) -> Prosody:
 
 
 def _of_the_stretch(told: Prosody, stretch: Pitches, middle: float) -> Prosody:
-    """The melody of the last stretch."""
+    """Adds the measures of the last stretch of voice."""
     peak = float(stretch.max())
     return replace(
         told,
@@ -165,7 +170,7 @@ def _of_the_stretch(told: Prosody, stretch: Pitches, middle: float) -> Prosody:
 
 
 def _quantile(ordered: Pitches, share: float) -> float:
-    """Between two values on a line, as numpy's own, which takes ten times as long for so few."""
+    """The quantile, interpolated like numpy's, which takes ten times as long for so few values."""
     at = share * (len(ordered) - 1)
     below = int(at)
     above = min(below + 1, len(ordered) - 1)

@@ -1,9 +1,9 @@
-"""The built-in judge of the end of a turn: no weights to fetch, 0.4 ms.
+"""The built-in end-of-turn scorer, which needs no download and takes 0.4 ms.
 
-Evidence of three kinds is added up as odds: what the words ask for (`pipeline.endpointing.cues`), how often a
-sentence ends and how a turn goes on after such words (`pipeline.endpointing.sentence_model`,
-`pipeline.endpointing.phrase_model`; English), and how the voice ended: a fall to the bottom of its range, or
-held up. Where the words are not known yet the voice alone decides.
+The scorer adds up evidence of three kinds as odds: cues in the words (`pipeline.endpointing.cues`), how often
+a sentence and a turn end after such words (`pipeline.endpointing.sentence_model`,
+`pipeline.endpointing.phrase_model`; English only), and the prosody at the end
+(`pipeline.endpointing.prosody`). Where no words are known the voice alone decides.
 
 The weights (`pipeline.endpointing.weights`) were set on synthetic callers; docs/turn-taking.md has the
 figures."""
@@ -30,38 +30,38 @@ WORDS: Final = "words"
 ASKING: Final = "asking_"
 OF_ENGLISH: Final = frozenset({ENDS, ENDS_LAST, WORDING})
 OF_WORDS: Final = OF_ENGLISH | {WORDS}
-"""Names of measures, those of the words together; the others are those of `Prosody`, with `ASKING` in front
-where somebody asks."""
+"""Names of the measures of the words; other measures have the names of `Prosody`'s fields, after `ASKING` for
+a question."""
 
 _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
 _THINKING: Final = 0.05
-_TURN_MS: Final = 200  # voiced; a pitch needs a phrase to be measured against
+_TURN_MS: Final = 200  # least voiced length: an ending's pitch is measured against the pitch before
 _WORD: Final = re.compile(r"[\w']+")
 _ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
 
 
 class BuiltInDetector:
-    """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language. `ends`: see
-    `pipeline.endpointing.sentence_model`; without it English is judged like Arabic, by the lists alone."""
+    """An `EndOfTurnScorer` for English and Arabic words, and for the voice in any language. `ends`: the model
+    of `pipeline.endpointing.sentence_model`; None: English is judged by word lists, like Arabic."""
 
     def __init__(self, ends: SentenceEnds | None = None) -> None:
         self._ends = ends
-        self._wording = wording()  # read here, and not in the first pause of a call
+        self._wording = wording()  # reads a file, which must not happen in the first pause of a call
 
     def p_eot(self, evidence: TurnEvidence) -> float:
-        """From 0 (more comes) to 1 (done)."""
+        """Gives the probability that the turn is over, 0 to 1."""
         certain = by_words(evidence)
         return certain if certain is not None else self.weighed(evidence)
 
     def weighed(self, evidence: TurnEvidence) -> float:
-        """Gives the probability by the weights, where `by_words` settles nothing."""
+        """Gives the probability by the weights, for evidence that `by_words` does not decide."""
         terms = self.terms(evidence)
         odds = ENGLISH if ENDS in terms.measures else OTHERS
         return odds.p(terms, heard=WORDS in terms.measures)
 
     def terms(self, evidence: TurnEvidence) -> Terms:
-        """Gives the cues and measures that are weighed, by their names in `pipeline.endpointing.weights`."""
+        """Gives the cues and measures of `evidence`, by their names in `pipeline.endpointing.weights`."""
         voice = prosody_of(evidence.audio, evidence.rate_hz)
         text = plain(evidence.words)
         if not text:
@@ -76,7 +76,7 @@ class BuiltInDetector:
 
 
 def by_words(evidence: TurnEvidence) -> float | None:
-    """Gives the probability where the words settle it, whatever the voice; None where they do not."""
+    """Gives the probability where the words alone decide, and None where they do not."""
     lists = evidence.lists or word_lists(evidence.language)
     text = plain(evidence.words)
     if not text:
@@ -90,15 +90,15 @@ def by_words(evidence: TurnEvidence) -> float | None:
 
 
 def unfinished(evidence: TurnEvidence) -> bool:
-    """Whether the words need more after them, whatever the voice: then a detector that hears only the voice
-    is not asked."""
+    """Whether more words must follow, whatever the voice; a model that has only the voice is not asked
+    then."""
     lists = evidence.lists or word_lists(evidence.language)
     return Completeness(lists).unfinished(plain(evidence.words))
 
 
 def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:
-    """Its measures; of somebody who asks they have curves of their own: a question may fall or rise at its
-    end, and goes on where it stays on one pitch."""
+    """The measures of the voice. Those of a question have names, and so weights, of their own: a question may
+    end with a fall or a rise, and goes on where the pitch stays."""
     if voice.voiced_ms < _TURN_MS:
         return
     of = ASKING if asking else ""

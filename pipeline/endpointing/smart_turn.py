@@ -1,9 +1,10 @@
-"""End of turn by an ONNX model from a local file, with the interface of Smart Turn (pipecat-ai/smart-turn).
+"""Detects the end of a turn by an ONNX model from a local file with the interface of Smart Turn
+(pipecat-ai/smart-turn).
 
-Version 3 takes the log-mel spectrogram of Whisper's feature extractor (80 x 800: 8 s at 16 kHz), older ones
-the 16 kHz audio itself; which it is shows in the shape of the model's input. Shorter audio is padded with
-zeros at the beginning, so that the pause is always at the end. The output is one number: the probability that
-the turn is over (a number outside 0 to 1 is taken for its logit).
+Version 3 takes the log-mel spectrogram of Whisper's feature extractor (80 x 800: 8 s at 16 kHz), older
+versions take 16 kHz audio; the shape of the model's input tells which. Shorter audio is padded with zeros at
+the beginning, so that the pause is always at the end. The output is the probability that the turn is over (a
+number outside 0 to 1 is taken for its logit).
 
 onnxruntime comes with the extra `whisper`."""
 
@@ -35,8 +36,8 @@ Floats = npt.NDArray[np.float32]
 
 
 class SmartTurn:
-    """An `EndOfTurnScorer` around a loaded model; `p_eot` takes some ms to tens of ms: call it in a thread.
-    One is shared by all calls of the process (`load`)."""
+    """An `EndOfTurnScorer` with a loaded model, shared by all calls of the process (`load`). `p_eot` takes up
+    to tens of ms and is therefore called in a thread."""
 
     def __init__(self, session: Any, *, features: bool, length: int) -> None:
         self._session = session
@@ -45,7 +46,7 @@ class SmartTurn:
         self._length = length
 
     def p_eot(self, evidence: TurnEvidence) -> float:
-        """From 0 (more comes) to 1 (done). Raises `EngineError` when the model fails."""
+        """Gives the probability that the turn is over, 0 to 1. Raises `EngineError` when the model fails."""
         audio = model_audio(evidence.audio, evidence.rate_hz, self._length)
         given = log_mel(audio)[np.newaxis] if self._features else normalised(audio)[np.newaxis]
         with contained("the turn model"):
@@ -58,7 +59,7 @@ class SmartTurn:
 
 @lru_cache(maxsize=4)
 def load(path: str) -> SmartTurn:
-    """The model in a file; the same one for the same path. Raises `EngineMissing` with what is wrong."""
+    """Loads the model of a file, once for each path. Raises `EngineMissing`, which names the problem."""
     if not Path(path).is_file():
         raise EngineMissing(f"turn model {path}: no such file")
     try:
@@ -66,7 +67,7 @@ def load(path: str) -> SmartTurn:
     except ImportError as error:
         raise EngineMissing("turn model: onnxruntime is missing; install the extra whisper") from error
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # as many at a time as there are threads
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # calls run in several threads
     with boundary(log, "turn model not loaded", path=path) as failure:  # a class for each status code
         session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     if failure.error is not None:
@@ -89,7 +90,7 @@ def _fitting(path: str, session: Any) -> SmartTurn:
 
 
 def model_audio(audio: Pcm, rate_hz: int, length: int = SAMPLES) -> Floats:
-    """The last `length` samples at 16 kHz, -1 to 1, with zeros in front where there are fewer."""
+    """Gives the last `length` samples at 16 kHz, float32 from -1 to 1, after zeros where there are fewer."""
     recent = resample(audio, rate_hz, MODEL_RATE_HZ)[-length:]
     padded = np.zeros(length, np.float32)
     if len(recent):
@@ -98,14 +99,14 @@ def model_audio(audio: Pcm, rate_hz: int, length: int = SAMPLES) -> Floats:
 
 
 def normalised(audio: Floats) -> Floats:
-    """Zero mean and unit variance, as Whisper's feature extractor does with `do_normalize`."""
+    """Scales to zero mean and unit variance, like Whisper's feature extractor with `do_normalize`."""
     scaled: Floats = ((audio - audio.mean()) / np.sqrt(audio.var() + 1e-7)).astype(np.float32)
     return scaled
 
 
 def log_mel(audio: Floats) -> Floats:
-    """80 x 800 for 8 s: the log-mel spectrogram of Whisper (Radford 2022, section 2.2; audio.py of
-    openai/whisper), normalised first."""
+    """Gives the log-mel spectrogram of Whisper (Radford 2022, section 2.2; audio.py of openai/whisper) of
+    normalised 16 kHz audio: shape (80, 800) for 8 s."""
     padded = np.pad(normalised(audio), _FFT // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FFT)[::_HOP][:-1]
     power = np.abs(np.fft.rfft(frames * _hann(), axis=1)) ** 2

@@ -1,6 +1,6 @@
-"""The weight of each piece of evidence for the end of a turn: odds as natural logarithms.
+"""The weights of the evidence for the end of a turn: odds as natural logarithms.
 
-Made by `python -m bench turn-weights`; `pipeline.endpointing.scorer` says what the names mean.
+Made by `python -m bench turn-weights`; the names are those of `pipeline.endpointing.scorer`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The evidence weighed at a pause. `cues`: those that hold; `measures`: quantities by name."""
+    """The evidence at a pause. `cues`: the values of the cues found; `measures`: numbers by name."""
 
     cues: frozenset[str]
     measures: Mapping[str, float]
@@ -24,7 +24,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The odds of a measure by its value: linear between the points, constant outside of them."""
+    """The odds of a measure as a function of its value: linear between points, constant outside them."""
 
     at: tuple[float, ...]
     odds: tuple[float, ...]
@@ -36,8 +36,8 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
-    """One table of weights. `prior`: of a turn of which nothing is known; `unheard`: instead of it where the
-    voice alone speaks, since the words are not known."""
+    """One table of weights. `prior`: the odds before any evidence; `unheard`: the same where no words are
+    known. `cues`, `curves`: the odds of each cue and each measure, by name."""
 
     prior: float
     unheard: float
@@ -45,7 +45,8 @@ class Odds:
     curves: Mapping[str, Curve]
 
     def p(self, terms: Terms, *, heard: bool = True) -> float:
-        """The probability of the end; what no table knows is passed over."""
+        """Gives the probability that the turn is over. `heard`: words are known. Names that this table lacks
+        are ignored."""
         odds = self.prior if heard else self.unheard
         odds += sum(self.cues.get(name, 0.0) for name in terms.cues)
         for name, value in terms.measures.items():

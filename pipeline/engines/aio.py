@@ -1,4 +1,5 @@
-"""Asynchronous streams of engines that do not stop when told to, and tasks that were cancelled."""
+"""Closes asynchronous streams of engines within a time limit, and tells cancelled tasks from failed
+engines."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from pipeline.errors import EngineError, boundary
 
 log = logging.getLogger(__name__)
 
-CLOSE_LIMIT_S: Final = 1.0  # an engine that does not let itself be stopped must not keep the call alive
+CLOSE_LIMIT_S: Final = 1.0  # longest wait for an engine to stop, so that the call can end
 
 _T = TypeVar("_T")
 
 
 def is_cancelled() -> bool:
-    """Whether the current task was cancelled: a CancelledError is then the task's own, whatever else was
-    closed in the same moment, and is no failure of an engine."""
+    """Whether the current task was cancelled: a CancelledError is then the task's own and no failure of an
+    engine."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 @asynccontextmanager
 async def closing(stream: AsyncIterator[_T]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Closes `stream` on exit if it can be closed, within a time limit. An exception of the closing is logged
-    and not raised."""
+    """Closes `stream` on exit, if it has `aclose`, within `CLOSE_LIMIT_S`. An exception while closing is
+    logged and not raised."""
     try:
         yield stream
     finally:
@@ -45,7 +46,7 @@ async def refuse(stream: AsyncIterator[_T], error: EngineError) -> NoReturn:
     """Raises `error`, within `stream` first where possible, so that the engine's guard counts the error."""
     athrow: Any = getattr(stream, "athrow", None)
     if athrow is not None:
-        # `error` comes back, or what the engine makes of it.
+        # The engine raises `error` again, or an error of its own.
         expected = suppress(EngineError, StopAsyncIteration, TimeoutError)
         with boundary(log, "engine did not stop cleanly"), expected:
             async with asyncio.timeout(CLOSE_LIMIT_S):

@@ -1,9 +1,9 @@
-"""A circuit breaker: an engine that fails is left alone for a while, so that its failure costs one caller its
-deadline and not every caller, every sentence.
+"""A circuit breaker: a failed engine gets no requests for a while, so that its deadline costs one caller once
+and not every caller at every sentence.
 
-Sans I/O: signs in, a state out, `now` in seconds as an argument. The pattern is Nygard's ("Release It!", ch.
-5). Closed, the engine is asked; open, it is not; after a pause one request is let through (half open), and
-what becomes of it decides. The pause doubles while that goes wrong.
+Sans I/O: results in, a state out, `now` in seconds as an argument. The pattern is Nygard's ("Release It!",
+ch. 5). Closed: requests pass. Open: requests are refused. Half open, after a pause: one request passes, and
+its result closes the breaker or opens it again, with twice the pause.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class BreakerState(Enum):
 
 class _Sign(Enum):
     SUCCEEDED = auto()
-    FAILED = auto()  # not yet often enough in a row
-    TRIPPED = auto()  # the failure that is one too many
+    FAILED = auto()  # fewer failures in a row than open the breaker
+    TRIPPED = auto()  # the failure that opens the breaker
     PAUSE_OVER = auto()
 
 
 _C, _O, _H = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
 
-# Requests outlive a change of state: the answer to one that was sent before counts where it is good news.
+# A request may outlive a change of state: an open breaker closes at the success of an earlier request.
 _NEXT: Final[Mapping[tuple[BreakerState, _Sign], BreakerState]] = {
     (_C, _Sign.SUCCEEDED): _C,
     (_C, _Sign.FAILED): _C,
@@ -50,9 +50,9 @@ _NEXT: Final[Mapping[tuple[BreakerState, _Sign], BreakerState]] = {
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """`failures`: in a row, that open it; one that cost a caller a deadline does so alone. `pause_s`: the
-    first pause, `longest_s`: the longest, after doublings. `probe_s`: a request that was let through and
-    never came back is given up after this."""
+    """The settings of a circuit breaker. `failures`: failures in a row that open the breaker; a missed
+    deadline opens it at once. `pause_s`: the first pause; `longest_s`: the longest, after doublings.
+    `probe_s`: time after which a request in half open without a result no longer counts. In seconds."""
 
     failures: int = 3
     pause_s: float = 5.0
@@ -61,8 +61,8 @@ class BreakerSettings:
 
 
 class Breaker:
-    """The circuit breaker of one engine. Call `admits` before a request, then tell its result: `succeeded`,
-    `failed`, or `abandoned` for a request that was given up for a reason of the caller's."""
+    """The circuit breaker of one engine. Call `admits` before a request and one of `succeeded`, `failed` and
+    `abandoned` after it; `abandoned` for a request that its caller gave up."""
 
     __slots__ = ("_failures", "_pause_s", "_probed_at", "_settings", "_until", "state")
 
@@ -75,7 +75,7 @@ class Breaker:
         self._probed_at: float | None = None
 
     def admits(self, now: float) -> bool:
-        """Whether a request may be sent now. In half open: whether this is the one."""
+        """Whether a request may be sent at `now`; in half open True counts as the one request."""
         if self.state is _O and now >= self._until:
             self._receive(_Sign.PAUSE_OVER)
         if self.state is not _H:
@@ -85,7 +85,7 @@ class Breaker:
         self._probed_at = now
         return True
 
-    def rests(self, now: float) -> bool:
+    def is_open(self, now: float) -> bool:
         """Whether a request would be refused now; changes nothing."""
         if self.state is _O:
             return now < self._until
@@ -93,14 +93,14 @@ class Breaker:
         return self.state is _H and probing
 
     def succeeded(self) -> None:
-        """A request was answered: the engine works."""
+        """Notes an answered request, which closes the breaker."""
         self._failures = 0
         self._pause_s = self._settings.pause_s
         self._receive(_Sign.SUCCEEDED)
 
     def failed(self, now: float, *, slow: bool = False, rest_s: float = 0.0) -> None:
-        """Notes a failed request. `slow`: after its deadline; `rest_s`: the pause that the engine asked
-        for."""
+        """Notes a failed request. `slow`: the request missed its deadline; `rest_s`: the pause in seconds
+        that the engine asked for."""
         self._failures += 1
         was = self.state
         enough = slow or rest_s > 0 or self._failures >= self._settings.failures

@@ -1,4 +1,5 @@
-"""The guard of an engine: its circuit breaker and its figures, shared by all calls of the process."""
+"""Guards an engine with a circuit breaker and counts its requests and errors, for all calls of the
+process."""
 
 from __future__ import annotations
 
@@ -28,22 +29,21 @@ log = logging.getLogger(__name__)
 SPARE_S: Final = 10.0
 LETTER_S: Final = 0.5
 SIGN_S: Final = 1.5
-"""What a text may take, in seconds for each octet of it in UTF-8: letters and spaces, anything else. The
-slowest voice (espeak-ng at 80 words a minute) takes 0.13 s for a letter within words, 0.72 for a row of "w",
-1.15 for digits, 1.01 for a sign whose name it reads out."""
+"""Longest audio for each octet of a text in UTF-8, in seconds: `LETTER_S` for letters and spaces, `SIGN_S`
+for all else, and `SPARE_S` once. The slowest voice (espeak-ng at 80 words a minute) takes 0.13 s for a letter
+within words, 0.72 s for each "w" in a row, 1.15 s for a digit, 1.01 s for a sign that is read out by name."""
 
 
 @runtime_checkable
 class RemoteEngine(Protocol):
-    """An engine behind a network: `deadline_s` as `Guard` takes it, and a check of whether the other end
-    answers."""
+    """An engine behind a network, with a deadline for `Guard` and a check whether its server answers."""
 
     @property
     def deadline_s(self) -> float:
-        """How long a caller can wait for the engine, in seconds."""
+        """The longest wait of a caller for the engine, in seconds."""
 
     async def check(self) -> str:
-        """Checks whether the engine can be reached: "", or why not."""
+        """Checks whether the engine can be reached: gives "" if so, else the reason."""
 
 
 Check: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
@@ -73,23 +73,24 @@ class Queued(Protocol):
     """An engine whose callers wait for each other."""
 
     def decoder_waits(self) -> DecoderWaits | None:
-        """Gives how long callers have waited so far; None when the engine is not started."""
+        """Gives the waits of callers since the start; None while the engine is not started."""
 
 
 @runtime_checkable
 class ForFiles(Protocol):
-    """A recogniser that lets callers go before files."""
+    """A recogniser that decodes for calls before files."""
 
     def for_files(self) -> SpeechToText:
-        """Gives the same recogniser for files, which are decoded after the calls."""
+        """Gives the same recogniser with the lower priority of files."""
 
 
 class Guard:
-    """The breaker and the figures of one engine. `name` is for people. `deadline_s`: whoever was kept waiting
-    for so long and gave up had a reason that counts against the engine; None for an engine in this machine,
-    which is late when the machine is: all others would be too. `check`: tells whether the engine is there
-    ("" if it is). With it no caller tries an engine that was left alone before this says so; `close` ends
-    it."""
+    """The circuit breaker and the figures of one engine. `kind`, `name`: for logs and metrics.
+
+    `deadline_s`: a caller that waited for so long and gave up counts as a failure of the engine; None for a
+    local engine, which is late when the whole machine is. `check`: gives "" if the engine can be reached,
+    else the reason; after a pause the breaker admits a request only once `check` succeeded, so that no
+    caller has to try. `close` ends a check under way."""
 
     __slots__ = (
         "_breaker", "_check", "_checked", "_checking", "_errors", "_requests", "deadline_s", "kind", "name",
@@ -119,13 +120,13 @@ class Guard:
         """The figures of the engine since the start."""
         return EngineHealth(self.kind, self.name, self._requests, self._errors, self._breaker.state)
 
-    def rests(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the engine's circuit breaker refuses requests at the moment."""
-        return self._breaker.rests(_now())
+        return self._breaker.is_open(_now())
 
     def admits(self, *, always: bool = False) -> bool:
-        """Says whether a request may be sent, and counts a request that may. `always`: there is no other
-        engine to ask."""
+        """Says whether a request may be sent, and counts a request that may. `always`: admits the request,
+        since there is no other engine."""
         admitted = always or (self._may_try() and self._breaker.admits(_now()))
         self._requests += admitted
         return admitted
@@ -138,10 +139,10 @@ class Guard:
             await asyncio.gather(checking, return_exceptions=True)
 
     def _may_try(self) -> bool:
-        """Whether an engine that was left alone, and may be tried by now, is there at all."""
+        """Whether the check, if there is one, succeeded since the last failure; starts a check when due."""
         if self._check is None or self._checked or self._breaker.state is BreakerState.CLOSED:
             return True
-        if self._checking is None and not self._breaker.rests(_now()):
+        if self._checking is None and not self._breaker.is_open(_now()):
             self._checking = asyncio.create_task(self._look(self._check), name="engine check")
         return False
 
@@ -163,7 +164,7 @@ class Guard:
         self._breaker.succeeded()
 
     def failed(self, error: EngineError) -> None:
-        """Notes a failed request; `EngineRefused` does not count as a failure of the engine."""
+        """Notes a failed request; `EngineRefused` counts as an answer."""
         if isinstance(error, EngineRefused):
             self._breaker.succeeded()
             return
@@ -177,7 +178,7 @@ class Guard:
             log.warning("engine is left alone for a while", extra=extra)
 
     def given_up(self, waited_s: float) -> None:
-        """Notes a request whose caller did not wait for the answer."""
+        """Notes a request whose caller gave up after `waited_s` seconds: a failure from `deadline_s` on."""
         if self.deadline_s is not None and waited_s >= self.deadline_s:
             self.failed(EngineTimeout(f"{self.name} was given up after {waited_s:.1f} s"))
         else:
@@ -185,8 +186,8 @@ class Guard:
 
 
 class GuardedVoice:
-    """A voice behind its guard (`pipeline.speech.TextToSpeech`). `last`: there is no other voice, so this one
-    is asked whatever its breaker says. `ahead_s`: added to the audio that a listener still has queued."""
+    """A voice behind its guard (`pipeline.speech.TextToSpeech`). `last`: there is no other voice, so that the
+    breaker admits every request. `ahead_s`: added to that of `speak_ahead`."""
 
     def __init__(self, engine: TextToSpeech, guard: Guard, *, last: bool, ahead_s: float = 0.0) -> None:
         self.engine = engine
@@ -201,7 +202,7 @@ class GuardedVoice:
 
     @property
     def rate_hz(self) -> int:
-        """The rate of the engine's chunks."""
+        """The sample rate of the engine's chunks, in Hz."""
         return self.engine.rate_hz
 
     async def start(self) -> None:
@@ -213,8 +214,8 @@ class GuardedVoice:
         await self.engine.close()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """As the engine's own, and no longer than `longest_s`. Raises `EngineCircuitOpen` at once while the
-        engine is left alone."""
+        """Synthesises like the engine, with at most `longest_s` of audio. Raises `EngineError`:
+        `EngineCircuitOpen` at once while the breaker is open, `EngineEndless` for too much audio."""
         return self.speak_ahead(text, language=language, ahead_s=0.0)
 
     async def speak_ahead(
@@ -247,8 +248,8 @@ class GuardedVoice:
     async def unguarded(
         self, text: str, *, language: str, ahead_s: float = 0.0
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """Synthesises like `speak_ahead` without breaker and figures: for text whose audio may be silent
-        through no fault of the voice."""
+        """Synthesises like `speak_ahead` without breaker and figures, for text whose audio may be silent
+        without a fault of the voice."""
         left = round(self.rate_hz * longest_s(text))
         stream = speaking(self.engine, text, language=language, ahead_s=ahead_s + self._ahead_s)
         async with aclosing(_closable(stream)) as chunks:
@@ -260,14 +261,14 @@ class GuardedVoice:
 
 
 def longest_s(text: str) -> float:
-    """Gives the most seconds of audio that any voice may make of `text`; a voice that makes more may never
+    """Gives the longest audio, in seconds, that a voice may make of `text`; a voice that makes more may never
     stop."""
     words = sum(len(each.encode()) for each in text if each.isalpha() or each.isspace())
     return SPARE_S + LETTER_S * words + SIGN_S * (len(text.encode()) - words)
 
 
 def _closable(stream: AsyncIterator[SpeechChunk]) -> AsyncGenerator[SpeechChunk, None]:
-    """Engines of others may give an iterator that cannot be closed."""
+    """Wraps an iterator without `aclose`, which a third party's engine may give, in one that has it."""
     if hasattr(stream, "aclose"):
         return cast(AsyncGenerator[SpeechChunk, None], stream)
     return _wrapped(stream)

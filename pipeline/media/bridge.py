@@ -1,10 +1,10 @@
-"""A bridge: several legs mixed into one, so that participants of a room, phone calls and the agent hear each
-other.
+"""A bridge that mixes several legs into one, so that participants of a room, phone calls and the agent hear
+each other.
 
-With one leg of the bridge's rate there is no mix: frames pass straight between that leg and the conversation.
-With more the bridge mixes, 20 ms at a time on the pacer: every leg hears all others, the conversation hears
-all legs that may speak. A human who listens to humans needs a jitter buffer, so `PREFILL` frames of each are
-kept back. The bridge is itself a `pipeline.leg.Leg`: a conversation is the same with one leg or many.
+A single leg at the bridge's rate needs no mix: its frames pass straight to the session. With more legs the
+bridge mixes 20 ms at a time on the pacer: every leg hears all others, and the session hears all legs that may
+speak. People who listen to each other need a jitter buffer, so the bridge holds back `PREFILL` frames of each
+leg. The bridge is itself a `pipeline.leg.Leg`: a session is the same with one leg or many.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from pipeline.leg import AudioSource, Leg, LegListener
 from pipeline.media.pacer import Pace, Pacer
 
 ACTIVE: Final = 10 ** (-35 / 20)
-"""Root mean square, of full scale, from which somebody speaks: -35 dBov, LiveKit's own figure."""
+"""Least level of speech, as root mean square with 1 for full scale: -35 dBov, as in LiveKit."""
 
 PREFILL: Final = 2
-"""Frames kept back of each leg that others listen to: 40 ms of jitter."""
+"""Frames of a leg that are held back before the first is mixed: 40 ms of jitter."""
 
 MAX_HELD: Final = 6
-"""Frames kept of a leg at the most; of a burst beyond that the oldest are dropped: late is worse than
-lost."""
+"""Most frames of a leg that wait for the mix; a burst beyond that drops the oldest frames, since late audio
+is worse than lost audio."""
 
-_MEASURED: Final = 5
+_MEASURED: Final = 5  # every fifth frame's level is computed
 
 _FADES_S: Final = 1.5
-"""In which what somebody said counts for a third of what is said now, where it is asked who speaks: a
-recogniser's words are that much late."""
+"""Time constant in seconds with which a leg's share of speech decays, for `Bridge.speaking`: the recogniser's
+words come that late."""
 
 
 class Seat:
-    """One leg in the mix: its listener and its source. `speaks`: others hear it."""
+    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg."""
 
     __slots__ = (
         "_bridge",
@@ -62,7 +62,7 @@ class Seat:
         self._bridge = bridge
         self.leg = leg
         self.speaks = speaks
-        self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed, not yet pulled by the leg's clock
+        self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed frames that the leg has not yet read
         self._held: deque[Pcm] = deque(maxlen=MAX_HELD)
         self._ready = False
         self._frames = 0
@@ -73,7 +73,7 @@ class Seat:
         self._out = None if same else Resampler(bridge.rate_hz, leg.rate_hz)
 
     def take(self) -> Pcm | None:
-        """Takes the leg's next frame for the mix; None: the leg has no audio."""
+        """Takes the leg's next frame for the mix; None: the leg has no audio, or not yet `PREFILL` frames."""
         if not self._ready:
             if len(self._held) < PREFILL:
                 return None
@@ -93,11 +93,11 @@ class Seat:
                 self._said, self._said_s = self.said(now) + level, now
 
     def said(self, now: float) -> float:
-        """How much this leg spoke lately, decaying with time; 0.0: not at all yet."""
+        """The sum of the leg's levels of speech, each decayed over the time since; 0.0: no speech yet."""
         return self._said * math.exp((self._said_s - now) / _FADES_S)
 
     def loudness(self) -> float:
-        """The loudest since this was last asked: root mean square, 1 is full scale."""
+        """The highest level since the last call of this method: root mean square, 1 is full scale."""
         loudest, self._loudest = self._loudest, 0.0
         return loudest / 32768
 
@@ -132,7 +132,7 @@ class Seat:
 
 
 class _Direct:
-    """The listener of a leg that is alone: passes everything on, and knows whose end it hears of."""
+    """The listener of a single leg: passes frames and events on without a mix."""
 
     __slots__ = ("_bridge", "_listener", "_seat")
 
@@ -165,19 +165,20 @@ class Bridge:
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
         self._pace: Pace | None = None
-        self._why_over = "gone"  # why nobody was left, for a conversation that begins after that
-        self._next = 0  # the position that the conversation's next frame has
-        self._offset: int | None = None  # of a lone leg's positions; None: to be found at its next frame
+        self._why_over = "gone"  # the last leg's reason, for a session that is attached later
+        self._next = 0  # position of the session's next frame
+        self._offset: int | None = None  # of a single leg's positions; None: set at the leg's next frame
         self.on_left: Callable[[Leg], None] | None = None
-        """Told of every leg that has ended."""
+        """Called with every leg that has ended."""
         self.on_key: Callable[[Leg, str], None] | None = None
-        """Told of every key, and on which leg."""
+        """Called with the leg and the digit of every DTMF digit."""
         self.tap: Callable[[Sequence[tuple[Leg, Pcm]], int, float], None] | None = None
-        """Given what each leg said in 20 ms of the mix, with its position and its moment."""
+        """Called every 20 ms of a mix with the frames of the legs that had one, the mix's position and the
+        loop time."""
 
     @property
     def rate_hz(self) -> int:
-        """The rate of the mix."""
+        """The sample rate of the mix, in Hz."""
         return self._rate_hz
 
     @property
@@ -197,23 +198,23 @@ class Bridge:
         self._connect()
 
     def remove(self, leg: Leg) -> None:
-        """Takes `leg` out without hanging it up; an unknown leg is ignored. The conversation goes on even
-        without a leg, since another is about to be added."""
+        """Removes `leg` without hanging it up; an unknown leg is ignored. The session goes on even without a
+        leg, since another is about to be added."""
         for seat in [each for each in self._seats if each.leg is leg]:
             self._seats.remove(seat)
             leg.attach(None, None)
         self._connect()
 
     def end(self, reason: str) -> None:
-        """Tells the conversation that its leg has ended, with `reason`."""
+        """Tells the session that its leg has ended, for `reason`."""
         self._why_over = reason
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.leg_ended(reason, self._loop.time())
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects the conversation with every leg; without a leg that may speak, ends it on the next turn of
-        the loop."""
+        """Connects the session with every leg; without a leg that may speak, ends the session on the next
+        turn of the loop."""
         if self._source is not None and self._source is not source:
             self._source.on_ready(None)
         self._listener, self._source = listener, source
@@ -222,7 +223,7 @@ class Bridge:
             self._loop.call_soon(self.end, self._why_over)
 
     async def hang_up(self) -> None:
-        """Hangs up every leg."""
+        """Hangs up every leg, all at the same time."""
         await asyncio.gather(*(seat.leg.hang_up() for seat in tuple(self._seats)))
 
     async def send_dtmf(self, digits: str) -> None:
@@ -230,22 +231,21 @@ class Bridge:
         await asyncio.gather(*(seat.leg.send_dtmf(digits) for seat in tuple(self._seats)))
 
     def speaking(self, now: float) -> Leg | None:
-        """The leg that speaks now, or spoke last: of several the one that spoke most lately. None: none has
-        spoken."""
+        """The leg that speaks now or spoke last, by `Seat.said`. None: no leg has spoken."""
         seats = [seat for seat in self._seats if seat.speaks and seat.said(now)]
         return max(seats, key=lambda seat: seat.said(now)).leg if seats else None
 
     # From the seats -----------------------------------------------------------------------------------------
 
     def keyed(self, leg: Leg, digit: str, now: float) -> None:
-        """Takes a DTMF digit from a leg, for `on_key` and the conversation."""
+        """Passes a leg's DTMF digit to `on_key` and the session."""
         if self.on_key is not None:
             self.on_key(leg, digit)
         if self._listener is not None:
             self._listener.digit_received(digit, now)
 
     def ended(self, seat: Seat, reason: str, now: float) -> None:
-        """A leg is gone; with the last one that may speak, the conversation's."""
+        """Removes the seat of a leg that has ended; without a leg that may speak, ends the session."""
         if seat not in self._seats:
             return
         self._seats.remove(seat)
@@ -256,8 +256,7 @@ class Bridge:
             self.end(reason)
 
     def place(self, position: int) -> int:
-        """Maps a lone leg's media position to the conversation's, which goes on where the mix before
-        ended."""
+        """Maps a single leg's media position to the session's, which goes on where the mix before ended."""
         if self._offset is None:
             self._offset = self._next - position
         placed = position + self._offset
@@ -267,7 +266,7 @@ class Bridge:
     # Connections --------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        """One leg of our rate: straight through. More, or another rate: through the mix."""
+        """Attaches the legs: a single leg at the bridge's rate to the session, else all legs to the mix."""
         if len(self._seats) == 1 and self._seats[0].leg.rate_hz == self._rate_hz:
             self._stop_mixing()
             self._offset = None
@@ -291,7 +290,7 @@ class Bridge:
             self._pace = None
 
     def _tick(self, now: float) -> None:
-        """20 ms of everybody."""
+        """Mixes 20 ms of all legs and the agent."""
         source = self._source
         agent = source.read() if source is not None else None
         said = [(seat, frame) for seat in self._seats if (frame := seat.take()) is not None]
@@ -311,7 +310,7 @@ class Bridge:
 
 
 def mixed(frames: list[Pcm]) -> Pcm:
-    """The sum, limited to 16 bits."""
+    """The sum of frames of one length, int16, limited to 16 bits. A single frame is returned as it is."""
     if len(frames) == 1:
         return frames[0]
     total = np.sum(frames, axis=0, dtype=np.int32)

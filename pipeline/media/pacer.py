@@ -1,7 +1,7 @@
-"""The one clock that everything we send is paced by: 20 ms per frame, one loop timer for all streams.
+"""The clock that paces all sent audio: 20 ms per frame, one loop timer for all streams.
 
-Deadlines are absolute (`loop.time()`), so that nothing drifts: a stream's n-th frame is due at start + n * 20
-ms whatever happened to the frames before it.
+Deadlines are absolute (`loop.time()`), so that no stream drifts: the n-th frame is due at start + n * 20 ms
+whatever happened to the frames before.
 
 **Slots.** New streams are spread over `SLOTS` phases of the 20 ms, fewest members first: a hundred streams in
 one phase would leave as one burst of several milliseconds in which the last packets are late and nothing is
@@ -10,17 +10,16 @@ in one process: p99 of the gap between packets 24.3 ms with one slot, 23.2 with 
 with ten; processor time 0.74, 0.74, 0.85 and 0.95 ms per stream and second.
 
 **Lead.** An agent's first words should not wait for the next tick (10 ms on average). When audio arrives
-after silence the source wakes its stream: the frame due next leaves at once and the following ones 20 ms
-after it, so the stream is ahead of its regular clock, by 20 ms at most. Its RTP timestamps stay those of the
-regular clock: to the receiver the packets merely had a faster journey, which no jitter buffer minds. (The
-contrary, sending late, is what makes a jitter buffer grow.) The lead cannot be kept: the next wake needs it
-again, and within 0.8 s of the last words may have to wait for what is left of it. In silence it is given back
-by `GIVE_BACK_S` per packet, slower than a jitter buffer notices. It is rounded up to a slot, so that talking
-streams still share wake-ups.
+after silence, the source wakes its stream: the next frame leaves at once and the following frames 20 ms
+apart, so the stream is ahead of its regular clock, by 20 ms at most. RTP timestamps stay those of the regular
+clock: the packets arrive early, which does no harm to a jitter buffer, whereas late packets make it grow. The
+lead cannot be kept, because the next wake needs one: a wake within 0.8 s of the last words may have to wait
+for the rest of the lead. In silence the lead shrinks by `GIVE_BACK_S` per packet, slower than a jitter buffer
+notices. A lead is rounded up to a slot, so that speaking streams still share wake-ups.
 
-**Stalls.** After the loop stood still, the frames missed are sent in one go up to `CATCH_UP_FRAMES` (a
-receiver's jitter buffer absorbs these); of a longer stall the rest is skipped and counted in `Pace.skipped`,
-by which the sender moves its timestamps: time passed, nothing was said.
+**Stalls.** After the loop has stalled, up to `CATCH_UP_FRAMES` missed frames are sent at once, which a
+receiver's jitter buffer absorbs. The rest of a longer stall is skipped and counted in `Pace.skipped`, by
+which the sender moves its RTP timestamps.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ PERIOD_S = FRAME_MS / 1000
 SLOTS = 4
 SLOT_S = PERIOD_S / SLOTS
 GIVE_BACK_S = 0.0005
-"""Gaps of 20.5 ms: a whole lead is given back in 0.8 s of silence."""
+"""Reduction of the lead per silent packet: gaps of 20.5 ms, and 0.8 s for a whole lead."""
 CATCH_UP_FRAMES = 3
 COALESCE_S = 0.0005
 """Deadlines this close are served in the same wake-up: the resolution of epoll is 1 ms anyway."""
@@ -64,11 +63,11 @@ class Clock(Protocol):
 
 
 def _untold(now: float) -> None:
-    """The tick of a stream that was removed."""
+    """Does nothing, in place of the tick of a removed stream."""
 
 
 class Pace:
-    """One stream's place on the pacer's clock; made by `Pacer.add`."""
+    """The schedule of one stream on the pacer's clock; made by `Pacer.add`."""
 
     __slots__ = ("_lead_s", "_pacer", "_regular_s", "_serial", "_slot", "_tick", "_ticking", "skipped")
 
@@ -85,7 +84,7 @@ class Pace:
 
     @property
     def lead_s(self) -> float:
-        """How far the stream is ahead of its regular clock, in seconds: 0 to 0.02."""
+        """Seconds by which the stream is ahead of its regular clock: 0 to 0.02."""
         return self._lead_s
 
     @property
@@ -95,8 +94,8 @@ class Pace:
 
     def wake(self) -> None:
         """Brings the stream's tick forward for audio that came after silence: ticks before this method
-        returns, or as soon as the stream is no more than a frame ahead. From within the stream's own tick it
-        does nothing: that tick sends the audio."""
+        returns, or as soon as the stream is no more than a frame ahead. No effect within the stream's own
+        tick, which sends the audio."""
         if self._serial == _REMOVED or self._ticking:
             return
         now = self._pacer.clock.time()
@@ -112,7 +111,7 @@ class Pace:
             self._pacer.schedule(self)
 
     def relax(self) -> None:
-        """Gives back a part of the lead (`GIVE_BACK_S`), in a tick without audio."""
+        """Reduces the lead by `GIVE_BACK_S`, in a tick without audio."""
         if self._lead_s:
             self._lead_s = max(0.0, self._lead_s - GIVE_BACK_S)
 
@@ -124,7 +123,7 @@ class Pace:
             self._pacer.forget(self._slot)
 
     def run(self, now: float) -> None:
-        """Every frame that is due; called by the pacer."""
+        """Ticks for every frame that is due at loop time `now`; called by the pacer."""
         late_s = now - self._regular_s + self._lead_s
         frames = 1
         if late_s >= PERIOD_S:
@@ -137,7 +136,7 @@ class Pace:
             self._fire(now)
 
     def _fire(self, now: float) -> None:
-        self._regular_s += PERIOD_S  # first: a tick that raises must not be repeated for ever
+        self._regular_s += PERIOD_S  # before the tick, which would be repeated for ever if it raised
         self._ticking = True
         try:
             self._tick(now)
@@ -151,12 +150,12 @@ class Pacer:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.worst_late_s = 0.0
-        """Largest lateness of a wake-up since the owner last set this to 0: how busy the loop is."""
+        """Largest lateness of a wake-up in seconds since the owner last set this field to 0."""
         self._anchor_s = clock.time()
         self._members = [0] * SLOTS
         self._serials = itertools.count(1)
-        # (due, serial, pace): an entry whose serial is no longer its pace's own is stale and dropped when it
-        # comes up, 20 ms later at most; bounded by two entries for each stream.
+        # (due, serial, pace): an entry is stale when its serial differs from the pace's, and is dropped when
+        # due, 20 ms later at most; there are at most two entries for each stream.
         self._heap: list[tuple[float, int, Pace]] = []
         self._timer: Timer | None = None
         self._timer_s = math.inf
@@ -186,7 +185,7 @@ class Pacer:
             self._arm()
 
     def forget(self, slot: int) -> None:
-        """A member of `slot` left; for `Pace`."""
+        """Counts a removed stream of `slot`; for `Pace`."""
         self._members[slot] -= 1
 
     def _arm(self) -> None:
@@ -213,7 +212,7 @@ class Pacer:
                 if pace._serial == serial:
                     self._run_one(pace, now)
         finally:
-            # A tick that raised reaches the loop's exception handler; the other streams must not fall silent.
+            # A tick that raised reaches the loop's exception handler; the other streams must go on.
             self._running = False
             self._arm()
 

@@ -1,9 +1,9 @@
-"""The playout buffer: the agent's audio, written in any pieces, pulled by the leg's clock in frames of 20 ms.
+"""The playout buffer: takes the agent's audio in pieces of any length and gives the leg frames of 20 ms.
 
-The leg pulls (`read`) and says when a frame left (`sent`), so the audio heard is known to the sample, and
-stopping is one synchronous step: `clear`. A push design, where a task sends frames and sleeps, knows neither.
-Most frames have no event, so `sent` only compares a counter with the next frame number that has one: an
-utterance's first frame, its end, or room for a waiting writer. All else is in the slow path.
+The leg pulls a frame (`read`) and reports when the frame was sent (`sent`), so the audio heard is known to
+the sample, and stopping is one synchronous step (`clear`). A task that pushes frames and sleeps offers
+neither. Most frames have no event, so `sent` only compares a counter with the next frame number that has one:
+an utterance's first frame, its end, or room for a waiting writer.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MAX_QUEUED_S: Final = 60.0
 """Most audio queued by a writer that waits for `room()`, in seconds: at 16 kHz 2 MB a call."""
 
 REMEMBERED_S: Final = 2.0
-"""Seconds of played audio that are kept to be said again: no word is longer."""
+"""Seconds of played audio that are kept, since `release` plays a word that was cut again: no word is
+longer."""
 
 _NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The part of an utterance that was heard when it was stopped: `samples` of it, and the `words` in
-    those."""
+    """The part of an utterance that the caller heard: its first `samples`, at the utterance's rate."""
 
     utterance: Utterance
     samples: int
@@ -48,11 +48,11 @@ class Heard:
 
 
 class PlayoutListener(Protocol):
-    """The receiver of a playout's events, called on the leg's clock from within `sent`: every method returns
-    at once and never raises."""
+    """The receiver of a playout's events, called on the event loop from within `sent`, `write` or `end`:
+    every method returns at once and never raises."""
 
     def playout_filled(self) -> None:
-        """Notes that the empty playout has audio; the leg is woken next."""
+        """Notes that the playout was empty and has audio; the leg is woken next."""
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
         """Notes that the utterance's first frame was handed to the wire at `now`."""
@@ -65,9 +65,10 @@ class PlayoutListener(Protocol):
 
 
 class Playout:
-    """The `AudioSource` of a conversation: one writer, one reader, both on the event loop.
+    """The `AudioSource` of a session: one writer, one reader, both on the event loop.
 
-    `tap`, where set, gets every frame that leaves with its moment (for the recording).
+    `tap`: called, where set, with every sent frame and its loop time (for the recording). `volume`: the gain
+    of the frames, for ducking.
     """
 
     __slots__ = (
@@ -175,7 +176,7 @@ class Playout:
         return None
 
     def sent(self, now: float) -> None:
-        """The frame last read was handed to the wire at `now`."""
+        """Notes that the leg sent the frame last read at loop time `now`."""
         self._sent = sent = self._sent + 1
         if self.tap is not None:
             self.tap(self._last, now)
@@ -208,17 +209,18 @@ class Playout:
         return utterance
 
     def write(self, samples: Pcm, words: Sequence[SpokenWord] = ()) -> None:
-        """Appends to the open utterance: any number of samples at `rate_hz`, copied. `words` begin in these
-        samples, counted from the start of the utterance's piece. Raises `LocalError` without an open
-        utterance."""
+        """Appends any number of int16 samples at `rate_hz` to the open utterance; they are copied. `words`:
+        the words that begin in these samples, with times counted from the start of the utterance's piece.
+        Raises `LocalError` without an open utterance."""
         if self._open is None:
             raise LocalError("no utterance is being written")
         self._open.add(samples.shape[0], words)
         self._append(np.concatenate((self._tail, samples)))
 
     def retract(self, samples: int) -> int:
-        """The last `samples` of the open utterance shall not be heard: how many of them will not be, because
-        the leg has not had them. One frame stays, with which the leg comes to the end of what there is."""
+        """Removes up to the last `samples` of the open utterance, as far as the leg has not read them, and
+        returns the number removed. One frame stays, whose `sent` reports the end of the audio. Raises
+        `LocalError` without an open utterance."""
         if self._open is None:
             raise LocalError("no utterance is being written")
         tail: int = self._tail.shape[0]
@@ -237,8 +239,8 @@ class Playout:
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
-        """Queues `text` after all else: inside the open utterance if there is one, else as an utterance of
-        its own, which nothing interrupts unless `interruptible`."""
+        """Queues `samples` that say `text` after all other audio: inside the open utterance if there is one,
+        else as an utterance of its own, `interruptible` or not."""
         if self._open is not None:
             self._open.interject(text, samples.shape[0])
             self._append(np.concatenate((self._tail, samples)))
@@ -285,8 +287,8 @@ class Playout:
         self._withdraw()
 
     def release(self, now: float) -> bool:
-        """Resumes after `hold`; False where nothing was held. A word that was cut is said again from its
-        beginning."""
+        """Resumes after `hold`, at the beginning of a word that was cut, with a fade-in; False where the
+        playout was not held."""
         if not self._held:
             return False
         self._held = False
@@ -314,7 +316,7 @@ class Playout:
 
     @property
     def current(self) -> Utterance | None:
-        """The utterance that is being heard, or will be next."""
+        """The utterance that the caller hears now or next, None where there is none."""
         return self._current
 
     @property
@@ -324,11 +326,11 @@ class Playout:
 
     @property
     def queued_samples(self) -> int:
-        """Written and not yet handed to the wire."""
+        """Number of samples written and not yet read by the leg."""
         return len(self._frames) * self._frame + len(self._tail)
 
     async def room(self, max_queued_s: float = MAX_QUEUED_S) -> None:
-        """Waits until no more than `max_queued_s` are queued; for one waiter at a time."""
+        """Waits until at most `max_queued_s` seconds of audio are queued; for one waiter at a time."""
         frames = int(max_queued_s * self.rate_hz) // self._frame
         while len(self._frames) > frames:
             self._room = asyncio.get_running_loop().create_future()
@@ -361,7 +363,7 @@ class Playout:
                 self._wake()
 
     def _set_mark(self) -> None:
-        """The next number of frames sent at which somebody must be told."""
+        """Sets the next number of sent frames at which there is an event."""
         current = self._current
         if current is None:
             mark = _NEVER
@@ -394,7 +396,7 @@ class Playout:
             self._listener.playout_ran_out(now)
 
     def _finish(self, utterance: Utterance, now: float | None) -> None:
-        """`now` None: it ends without ever having had a frame."""
+        """Ends the current utterance; `now` None: the utterance had no frame, and there is no event."""
         self._current = self._waiting.popleft() if self._waiting else None
         self._set_mark()
         if self._listener is None or now is None:

@@ -1,16 +1,17 @@
-"""Stereo recordings, caller left and agent right, written off the loop by one thread for all calls.
+"""Records calls in stereo, caller left and agent right, with one writing thread for all calls.
 
-Both channels stand on one clock, the call's: sample 0 is the moment the recording was opened. The agent's
-frames lie where they were handed to the wire, one after the other unless more than `_SLACK_MS` apart. The
-caller's lie by their position on the far end's media clock, tied to the call's clock by the first packet:
-what arrives 5 and 35 ms apart is still 20 ms apart in the file. It is tied anew when a packet is too early
-for it (the first one was late) or a second late (the far end restarted its clock); jitter is neither.
+Both channels share the call's clock: sample 0 is the moment at which the recording was opened. The agent's
+frames are placed at the time at which they were sent, without gaps unless more than `_SLACK_MS` apart. The
+caller's frames are placed by their position on the far end's media clock, which the first packet maps to the
+call's clock: packets that arrive 5 and 35 ms apart are still 20 ms apart in the file. The mapping is made
+anew when a packet is too early for it (the first packet was late) or a second late (the far end restarted its
+clock).
 
-A frame is two array assignments on the loop. Full blocks of a second go to the writer, which also opens and
-closes the files; when the disk cannot follow, blocks are dropped and counted and their time is kept as
-silence, because a call never waits for a disk. The header is brought up to date every few seconds: what a
-crash leaves behind is a valid file of what it had. What the disk refuses is lost, and nothing else: the file
-stays whole, and where there is room again the recording goes on at its time."""
+A frame costs two array assignments on the loop. Full blocks of a second go to the writing thread, which also
+opens and closes the files. A call never waits for the disk: when the disk is too slow, blocks are dropped,
+counted and replaced by silence. The header is updated every few seconds, so that a crash leaves a valid file.
+Audio that the disk refuses is lost, while the file stays valid, and the recording goes on at the right time
+once the disk has room."""
 
 from __future__ import annotations
 
@@ -37,13 +38,13 @@ Block = npt.NDArray[np.int16]
 """Stereo PCM, shape (samples, 2): left the caller, right the agent."""
 
 MAX_WAITING: Final = 600
-"""Blocks waiting for the disk, of all calls together: 6 s of 100 calls, 20 MB at 8 kHz."""
+"""Most blocks of all calls together that wait for the disk: 6 s of 100 calls, 20 MB at 8 kHz."""
 
 CLOSE_S: Final = 15.0
-"""Longest wait for the disk at the end of a call, and of the server, in seconds."""
+"""Longest wait for the disk at the end of a call or of the server, in seconds."""
 
 RESUME_S: Final = 2.0
-"""Longest wait of a call that goes on for its existing recording, in seconds."""
+"""Longest wait of `RecordingWriter.resume` for the existing file, in seconds."""
 
 _BLOCK_S: Final = 1.0
 _SLACK_MS: Final = 60
@@ -83,11 +84,11 @@ class Recording:
         self._n = frame_samples(rate_hz)
         self._slack = rate_hz * _SLACK_MS // 1000
         self._samples = int(rate_hz * _BLOCK_S)
-        self._start = 0  # of the block under way, on the call's clock
-        # Two blocks: one channel may be a second ahead of the other before anything is lost.
+        self._start = 0  # position of the block under way on the call's clock
+        # Two blocks: one channel may be a second ahead of the other before audio is lost.
         self._block: Block = np.zeros((2 * self._samples, 2), np.int16)
         self._caller_base: int | None = None
-        self._next_at = [0, 0]  # where each channel goes on, on the call's clock
+        self._next_at = [0, 0]  # each channel's next position on the call's clock
         self._lost = 0
         self._closed = False
 
@@ -97,7 +98,8 @@ class Recording:
         return self._lost
 
     def caller(self, frame: Pcm, position: int, now: float) -> None:
-        """Writes a frame of the far end at `position` of its media clock, arrived at `now`."""
+        """Records a frame of the far end at `position` of its media clock, which arrived at loop time
+        `now`."""
         base = self._caller_base
         arrived = round((now - self._started_at) * self.rate_hz) - self._n
         if base is None or not -self._slack <= arrived - base - position <= self.rate_hz:
@@ -105,7 +107,7 @@ class Recording:
         self._put(frame, base + position, _CALLER)
 
     def agent(self, frame: Pcm, now: float) -> None:
-        """Writes a frame of the agent that was handed to the wire at `now`."""
+        """Records a frame of the agent, which was sent at loop time `now`."""
         at = round((now - self._started_at) * self.rate_hz)
         following = self._next_at[_AGENT]
         self._put(frame, at if at - following > self._slack else following, _AGENT)
@@ -129,8 +131,8 @@ class Recording:
         self._start += samples
 
     def end(self, now: float | None = None) -> None:
-        """Hands over what is left. `now`: when the call ended, so that the file is as long as the call.
-        Again: nothing."""
+        """Hands the rest of the audio to the writer; later calls have no effect. `now`: loop time of the
+        call's end, up to which the file is filled with silence."""
         if self._closed:
             return
         self._closed = True
@@ -176,18 +178,19 @@ class RecordingWriter:
             self._thread.start()
 
     def open(self, path: Path, *, rate_hz: int, now: float) -> Recording:
-        """A new recording into `path` (16-bit WAV; an existing file is replaced), whose clock begins at
-        `now`. A path that cannot be written is told by `close`. Raises `LocalError` before `start`."""
+        """Begins a new recording in `path` (16-bit WAV; an existing file is replaced), whose clock begins at
+        loop time `now`. `Recording.close` reports a path that cannot be written. Raises `LocalError` before
+        `start`."""
         recording = Recording(self, path, rate_hz=rate_hz, now=now)
         self._begin(recording, _WavFile(path, rate_hz))
         return recording
 
     async def resume(self, path: Path, *, rate_hz: int, now: float) -> Recording:
-        """Goes on in `path`, which was closed and holds the same rate: the clock of what is there, which
-        began at `now`, goes on too, and what lies between is silence. Raises OSError (TimeoutError after
-        `RESUME_S`), `LocalError` before `start`."""
+        """Continues the closed recording in `path`, which must have the same rate. `now`: loop time at which
+        the existing audio begins; the time between its end and new audio is silence. Raises OSError
+        (TimeoutError after `RESUME_S`), and `LocalError` before `start`."""
         async with asyncio.timeout(RESUME_S):
-            if path in self._under_way:  # the disk was too slow for its end
+            if path in self._under_way:  # the thread has not yet written the end of that recording
                 await asyncio.wait({self._under_way[path]})
             size = (await asyncio.to_thread(path.stat)).st_size
         file = _WavFile(path, rate_hz, append_at=max(0, size - _HEADER_BYTES) // 4 * 4)
@@ -203,7 +206,7 @@ class RecordingWriter:
         self._queue.put((recording, file, False))
 
     async def close(self) -> None:
-        """Ends the thread when everything given to it is written, waiting `CLOSE_S` for the disk at most."""
+        """Ends the thread once all queued audio is written; waits `CLOSE_S` for the disk at most."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
@@ -214,7 +217,7 @@ class RecordingWriter:
     # Called by `Recording`, on the event loop -----------------------------------------------------------
 
     def take(self, recording: Recording, block: Block) -> bool:
-        """Queues a block; False: the disk is behind, and the block's time becomes silence."""
+        """Queues a block; False: the disk is too slow, and silence replaces the block."""
         if self._put - self._taken >= self._max_waiting:
             self._skipped[recording] = self._skipped.get(recording, 0) + len(block)
             return False
@@ -223,7 +226,7 @@ class RecordingWriter:
         return True
 
     def finish(self, recording: Recording, block: Block) -> None:
-        """The last block; never dropped, there is one per call."""
+        """Queues the last block of a recording, which is never dropped, and closes the file after it."""
         self._send_skipped(recording)
         self._send(recording, block, last=True)
 
@@ -272,17 +275,17 @@ def _settle(recording: Recording, error: RecordingError | None) -> None:
 
 
 def _private(path: str, flags: int) -> int:
-    """Opens a file that nobody else may read, whatever the umask and whoever made it."""
+    """Opens a file with mode 0600, whatever the umask and the mode of an existing file."""
     file = os.open(path, flags, 0o600)
     if os.fstat(file).st_mode & 0o077:
-        with suppress(OSError):  # a file system without modes is no reason to lose a recording
+        with suppress(OSError):  # a file system without modes takes recordings too
             os.fchmod(file, 0o600)
     return file
 
 
 class _WavFile:
-    """A growing WAV file, from the start or on from `append_at` bytes of sound. Of what an OSError refuses it
-    keeps the time, as silence before what is written next; `error` is the first of them."""
+    """A growing WAV file. `append_at`: bytes of audio in an existing file after which to go on; -1: a new
+    file. Audio that an OSError refuses becomes silence before the next audio; `error`: the first OSError."""
 
     __slots__ = ("_append", "_blocks", "_bytes", "_file", "_path", "_rate_hz", "_refused", "error")
 
@@ -292,27 +295,27 @@ class _WavFile:
         self._rate_hz = rate_hz
         self._append = append_at >= 0
         self._bytes = max(append_at, 0)
-        self._refused = 0  # bytes
+        self._refused = 0  # bytes that became silence
         self._blocks = 0
         self._file: BinaryIO | None = None
 
     def open(self) -> None:
-        """Creates the file, or finds what is there. Where that is refused, `append` tries again and tells."""
+        """Creates or opens the file; after a failure `append` tries again and records the error."""
         with suppress(OSError):
             self._patch(self._opened())
 
     @property
     def samples(self) -> int:
-        """How many it holds of each channel."""
+        """Number of samples written for each channel."""
         return self._bytes // 4
 
     def append(self, block: Block | int) -> None:
-        """Samples, or a number of silent ones."""
+        """Appends samples, or a number of silent ones."""
         data = bytes(block * 4) if isinstance(block, int) else block.tobytes()
         at, again = self._bytes + self._refused, self._refused > 0
         try:
             file = self._opened()
-            file.seek(_HEADER_BYTES + at)  # what was refused becomes a hole, which reads as silence
+            file.seek(_HEADER_BYTES + at)  # refused audio becomes a hole, which reads as silence
             _write_all(file, data)
             self._bytes, self._refused = at + len(data), 0
             self._blocks += 1
@@ -322,7 +325,7 @@ class _WavFile:
             self._refuse(error, at, at + len(data))
 
     def _refuse(self, error: OSError, start: int, end: int) -> None:
-        """Of what lies from `start` to `end` only the beginning was written, or nothing."""
+        """Notes that the bytes from `start` to `end` were not, or only in part, written."""
         if not self._refused:
             log.error(
                 "recording cannot be written", extra={"recording": self._path.name, "reason": str(error)}
@@ -336,7 +339,7 @@ class _WavFile:
         self._cut()
 
     def close(self) -> None:
-        """Brings the header up to date. A file of which nothing could be written is removed."""
+        """Updates the header and closes the file; removes a file to which no audio could be written."""
         self._cut()
         if self._file is None:
             return
@@ -347,7 +350,7 @@ class _WavFile:
             self._file.close()
 
     def failure(self) -> RecordingError | None:
-        """What the disk refused, None for nothing."""
+        """The error to be raised by `Recording.close`, None where the disk took all audio."""
         if self.error is None:
             return None
         return RecordingError(self._path.name, str(self.error), self._path if self._bytes else None)
@@ -359,7 +362,7 @@ class _WavFile:
         return self._file
 
     def _cut(self) -> None:
-        """Makes the file what its header says, with nothing half-written behind."""
+        """Updates the header and truncates the file to the audio that was written in full."""
         if self._file is None:
             return
         try:
@@ -373,7 +376,7 @@ class _WavFile:
         _write_all(file, self._header())
 
     def _header(self) -> bytes:
-        """RIFF/WAVE, PCM, two channels of 16 bits."""
+        """The 44-byte header: RIFF/WAVE, PCM, two channels of 16 bits."""
         data = min(self._bytes, 0xFFFFFFFF - _HEADER_BYTES)
         riff = struct.pack("<4sI4s", b"RIFF", data + _HEADER_BYTES - 8, b"WAVE")
         form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 2, self._rate_hz, self._rate_hz * 4, 4, 16)

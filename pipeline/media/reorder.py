@@ -1,14 +1,14 @@
-"""Packets in sequence order, with a bounded wait for the missing ones.
+"""Puts RTP packets in sequence order, with a bounded wait for missing ones.
 
-A jitter buffer delays every packet so that the unlucky ones are still in time. The listener here is a
-machine, which needs order and not smoothness: a packet that is next in order passes at once, at no cost,
-and only when one is missing do its successors wait for it, `patience_ms` at the most. Sequence arithmetic,
-the window for misordered packets and the restart after a jump are those of RFC 3550, appendix A.1.
+A jitter buffer delays every packet, so that late packets are still in time. A recogniser needs packets in
+order and no even spacing: the packet that is next in order passes at once, and only packets behind a gap
+wait, for `patience_ms` at most. Sequence arithmetic, the window for misordered packets and the restart after
+a jump are those of RFC 3550, appendix A.1.
 
     if reorder.push(sequence, timestamp, payload, now):
-        play(payload)                       # the usual case: nothing was allocated, nothing copied
+        play(payload)                       # the usual case, without an allocation or a copy
     if reorder.pending:
-        for item in reorder.take(now):      # what became ready behind it: Packet and Gap in order
+        for item in reorder.take(now):      # Packet and Gap items that are now in order
             ...
     # and once reorder.due_at() has passed without a packet:
     for item in reorder.take(now): ...
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 _MODULO: Final = 1 << 16
-_MAX_DROPOUT: Final = 3000  # RFC 3550 A.1: this far ahead is still the same run of numbers
-_MAX_MISORDER: Final = 100  # RFC 3550 A.1: this far behind is an old packet, not a restart
+_MAX_DROPOUT: Final = 3000  # RFC 3550 A.1 (MAX_DROPOUT): a larger jump ahead is a restart
+_MAX_MISORDER: Final = 100  # RFC 3550 A.1 (MAX_MISORDER): a packet less far behind is an old one
 
 Payload: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet that waits for an earlier one. `arrived` is the loop's time of its arrival."""
+    """A packet that waits for an earlier one. `arrived`: loop time of the arrival."""
 
     sequence: int
     timestamp: int
@@ -39,10 +39,10 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """`lost` packets, the first of them `sequence`, were given up.
+    """A gap of `lost` packets from number `sequence` on, which are no longer waited for.
 
-    `next_timestamp` is that of the packet which follows the gap (the next item taken), so that the length of
-    the gap on the media clock is known whatever the packetisation time is.
+    `next_timestamp`: RTP timestamp of the packet after the gap (the next item taken), which gives the gap's
+    length on the media clock for any packetisation time.
     """
 
     sequence: int
@@ -52,7 +52,8 @@ class Gap:
 
 @dataclass(slots=True)
 class ReorderStats:
-    """Running counts of one stream. A packet that comes after it was given up is in `lost` and in `late`."""
+    """Running counts of one stream's packets. A packet that comes after its `Gap` counts as `lost` and as
+    `late`."""
 
     lost: int = 0
     late: int = 0
@@ -62,9 +63,11 @@ class ReorderStats:
 
 
 class Reorder:
-    """The order of one stream's packets. Call `reset` when the SSRC changes. `patience_ms`: how long a gap
-    holds up the packets behind it, from the arrival of the first of them. `capacity`: packets held at the
-    most (a bound for a sender that bursts; more end the wait at once)."""
+    """Puts the packets of one stream in order. Call `reset` when the SSRC changes.
+
+    `patience_ms`: longest wait for a missing packet, from the arrival of the first packet behind the gap.
+    `capacity`: most packets that wait; a further one ends the wait. Raises ValueError for values out of
+    range."""
 
     __slots__ = (
         "_capacity",
@@ -88,9 +91,9 @@ class Reorder:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the stream (a new SSRC): whatever comes next is the first packet. Counts go on."""
+        """Begins a new stream (a new SSRC): the next packet is its first. Counts in `stats` go on."""
         self._next = -1
-        self._restart = -1  # the number that would confirm a restart (bad_seq of RFC 3550)
+        self._restart = -1  # the number that confirms a restart (bad_seq of RFC 3550)
         self._probation: Packet | None = None
         self._held: dict[int, Packet] = {}
         self._ready: deque[Packet | Gap] = deque()
@@ -98,16 +101,16 @@ class Reorder:
         self.pending = 0
 
     def push(self, sequence: int, timestamp: int, payload: Payload, now: float) -> bool:
-        """Takes a packet. True: the packet is next in order, use `payload` now. False: it is kept (a copy) or
-        was dropped. After either, call `take` when `pending` is not 0. `payload` may be a view of a buffer
-        that is used again."""
+        """Takes a packet that arrived at loop time `now`. True: the packet is next in order; use `payload`
+        now. False: a copy of the packet waits, or the packet was dropped. After either, call `take` while
+        `pending` is not 0. `payload` may be a view of a buffer that is used again."""
         if sequence == self._next:
             self._next = (sequence + 1) & 0xFFFF
             return True
         return self._out_of_order(sequence, timestamp, payload, now)
 
     def due_at(self) -> float | None:
-        """The time at which `take` gives an item even if no packet comes; None: no packet waits."""
+        """Loop time at which `take` gives an item even if no packet comes; None: no packet waits."""
         if self._ready:
             return 0.0
         if not self._held:
@@ -115,8 +118,7 @@ class Reorder:
         return min(packet.arrived for packet in self._held.values()) + self._patience_s
 
     def take(self, now: float) -> list[Packet | Gap]:
-        """Takes the items that are in order by now: held packets, and gaps that were waited for long
-        enough."""
+        """Takes the items that are in order at loop time `now`: packets, and gaps whose wait is over."""
         items = list(self._ready)
         self._ready.clear()
         while self._held:
@@ -161,7 +163,7 @@ class Reorder:
             self.stats.duplicates += 1
 
     def _jumped(self, packet: Packet) -> None:
-        """A jump is believed when the next number follows it; a single stray packet is not."""
+        """Restarts after a jump that the next sequence number confirms; a single stray packet is dropped."""
         if packet.sequence != self._restart or self._probation is None:
             self._restart = (packet.sequence + 1) & 0xFFFF
             self._probation = packet

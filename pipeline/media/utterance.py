@@ -1,4 +1,4 @@
-"""One utterance of the agent on its way to the caller: its words and their places in the audio."""
+"""One utterance of the agent in the playout: its words and their places in the audio."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.transcript import heard_words, placed_words
 
 
 class _Piece:
-    """What one request to a voice made: `start` is its first sample in the utterance."""
+    """The text and audio of one request to a voice; `start`: index of its first sample in the utterance."""
 
     __slots__ = ("complete", "samples", "spoken", "start", "text")
 
@@ -22,10 +22,11 @@ class _Piece:
 
 
 class Utterance:
-    """One utterance of the agent. Made by `Playout.begin`, written while its beginning is already heard.
+    """One utterance of the agent. Made by `Playout.begin`; may be written while its beginning is heard.
 
-    `samples`: written so far, at the leg's `rate_hz`. `started_at`, `last_sent_at`: loop time at which the
-    first and the last frame so far were handed to the wire; None before.
+    `samples`: number written so far, at the leg's `rate_hz`. `started_at`, `last_sent_at`: loop time at which
+    the first and the last frame so far were sent; None before. `first_frame`: number of the first frame in
+    the playout. `ended`: all audio is written.
     """
 
     __slots__ = (
@@ -42,41 +43,42 @@ class Utterance:
         self.started_at: float | None = None
         self.last_sent_at: float | None = None
         self._pieces: list[_Piece] = []
-        self._pauses: list[tuple[int, float]] = []  # from which sample on, seconds
+        self._pauses: list[tuple[int, float]] = []  # first sample after the pause, length in seconds
 
     def begin_piece(self, text: str) -> None:
         """Begins a piece: the samples that follow say `text`."""
         self._pieces.append(_Piece(text, self.samples))
 
     def add(self, samples: int, words: Sequence[SpokenWord] = ()) -> None:
-        """Appends `samples`; `words` begin in these, counted from the start of the piece."""
+        """Counts `samples` more; `words` begin in these, with times counted from the start of the piece."""
         self.samples += samples
         if self._pieces:
             self._pieces[-1].samples += samples
             self._pieces[-1].spoken.extend(words)
 
     def end_piece(self) -> None:
-        """Completes the piece: the voice has said all of it."""
+        """Marks the piece as complete: the voice has said all of its text."""
         if self._pieces:
             self._pieces[-1].complete = True
 
     def retract(self, samples: int) -> None:
-        """The last `samples` will not be heard."""
+        """Takes the last `samples` off the count, since the playout removed them."""
         self.samples -= samples
         if self._pieces:
             self._pieces[-1].samples -= samples
 
     def break_piece(self, quiet: int = 0) -> str:
-        """The voice broke off: keeps the words that are in the audio, of which the last `quiet` samples are
-        silence, returns those that are not, which are to be said again. Of a voice without word times the
-        slowest speech is assumed: a word that is said twice is understood, one that is never said is not."""
+        """Ends the piece of a voice that broke off and returns the words that are not in the audio, which
+        another voice has to say. `quiet`: number of silent samples at the end of the audio. For a voice
+        without word times the slowest speech is assumed: a word that is said twice does less harm than a
+        missing one."""
         return self._broken(slowest=True, quiet=quiet)
 
     def _broken(self, *, slowest: bool, quiet: int = 0) -> str:
         piece = self._pieces[-1]
         spoken = self.samples - quiet
         kept = heard_words(self._placed(piece, slowest=slowest), spoken)
-        # All of a word but its last 20 ms counts as whole: the resampler still holds a little back.
+        # A word without its last 20 ms counts as whole, since the resampler holds some samples back.
         kept = tuple(word for word in kept if word.end <= spoken + self.rate_hz // 50)
         piece.samples -= quiet
         words = piece.text.split()
@@ -86,34 +88,33 @@ class Utterance:
         return " ".join(words[len(kept) :])
 
     def interject(self, text: str, samples: int) -> None:
-        """`samples` that say `text` come between what was written and the rest of the piece under way."""
+        """Inserts `samples` that say `text` before the rest of the piece under way."""
         piece = self._pieces[-1] if self._pieces and not self._pieces[-1].complete else None
         rest = self._broken(slowest=False) if piece is not None else ""
         self.begin_piece(text)
         self.add(samples)
         self.end_piece()
         if piece is not None:
-            # The engine goes on counting from the start of its piece, which has moved back by what came
-            # between.
+            # The engine counts on from the start of its piece, which the inserted samples move back.
             self._pieces.append(_Piece(rest, self.samples - piece.samples))
             self._pieces[-1].samples = piece.samples
 
     @property
     def text(self) -> str:
-        """The whole text to be said so far."""
+        """The text of all pieces so far."""
         return " ".join(piece.text for piece in self._pieces if piece.text)
 
     def words(self) -> tuple[SpokenWord, ...]:
-        """Every word with its samples, counted from the start of the utterance."""
+        """All words, with times in samples from the start of the utterance."""
         return tuple(word for piece in self._pieces for word in self._placed(piece))
 
     def heard(self, samples: int) -> tuple[SpokenWord, ...]:
-        """The words that were heard when `samples` of the audio were."""
+        """The words that a listener has heard after the first `samples`."""
         return heard_words(self.words(), samples)
 
     def into_word(self, samples: int) -> int:
-        """How many samples into a word the position `samples` is; 0 between two words, and in the last tenth
-        of one: engines count the pause after a word to the word."""
+        """Number of samples from the beginning of a word to the position `samples`; 0 between two words and
+        in the last tenth of a word, since engines count the pause after a word as a part of the word."""
         for word in self.words():
             if word.start < samples < word.end - (word.end - word.start) // 10:
                 return samples - word.start
@@ -124,7 +125,7 @@ class Utterance:
         self._pauses.append((samples, now - self.time_of(samples)))
 
     def time_of(self, samples: int) -> float:
-        """Loop time at which the sample was or will be handed to the wire. Before the first was: infinity."""
+        """Loop time at which the sample was or will be sent; infinity before the first was sent."""
         if self.started_at is None:
             return float("inf")
         paused = sum(pause for begin, pause in self._pauses if begin <= samples)

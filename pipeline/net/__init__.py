@@ -1,1 +1,1 @@
-"""HTTP to other people's servers, SSRF-safe."""
+"""HTTP to servers of third parties, protected against SSRF."""

@@ -1,14 +1,15 @@
-"""Is what a server calls sound raw samples, or a file in disguise? Played as samples a file is loud noise.
+"""Tells raw samples from audio files and texts in a server's answer: a file played as samples is loud noise.
 
-Containers are known by their first bytes; MPEG audio and AAC, which have none, by two frame headers at the
-distance that the first one tells (ISO/IEC 11172-3, 2.4.1.3; 13818-7, 6.2); errors by being text."""
+A container is recognised by its first bytes; MPEG audio and AAC, which have no container, by two frame
+headers at the distance that the first one gives (ISO/IEC 11172-3, 2.4.1.3; 13818-7, 6.2); an error message by
+being text."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HEAD: Final = 64
-"""Bytes after which most is known."""
+"""Number of bytes from which `disguise` can recognise most formats."""
 
 COMPRESSED_TYPES: Final = tuple(
     f"audio/{name}"
@@ -17,7 +18,7 @@ COMPRESSED_TYPES: Final = tuple(
         "x-m4a", "x-mpeg",
     )
 )  # fmt: skip
-"""Media types of which no samples can be had without a decoder."""
+"""Media types of compressed audio."""
 
 _SIGNS: Final = (
     (b"ID3", "MP3"),
@@ -38,15 +39,15 @@ _TEXT: Final = frozenset(b"\t\n\r") | frozenset(range(32, 127))
 
 
 def disguise(head: bytes, *, whole: bool = False) -> str | None:
-    """What a stream that begins with `head` really is, "" for samples; None while that is not known. `whole`:
-    nothing follows."""
+    """Names the format of a stream that begins with `head`: "MP3", "text" and the like, "" for samples; None
+    if more bytes are needed. `whole`: the stream ends after `head`."""
     if len(head) < HEAD and not whole:
         return None
     return _signed(head) or _framed(head, whole=whole)
 
 
 def _signed(head: bytes) -> str:
-    """What its first bytes are the sign of."""
+    """The format that the first bytes identify, "" for none."""
     for sign, name in _SIGNS:
         if head.startswith(sign):
             return name
@@ -56,7 +57,8 @@ def _signed(head: bytes) -> str:
 
 
 def _framed(head: bytes, *, whole: bool) -> str | None:
-    """Whether it is frames of MPEG audio, one after the other."""
+    """Whether two frames of MPEG audio or AAC follow each other: "MP3 or AAC" or ""; None if more bytes are
+    needed."""
     length = _frame_length(head)
     if not length:
         return ""
@@ -68,7 +70,7 @@ def _framed(head: bytes, *, whole: bool) -> str | None:
 
 
 def _frame_length(head: bytes) -> int:
-    """Bytes of the frame of MPEG audio that `head` begins with; 0 for none."""
+    """Length in bytes of the frame of MPEG audio or AAC at the beginning of `head`; 0 for none."""
     if len(head) < 7 or head[0] != 0xFF or head[1] < 0xE0:
         return 0
     if head[1] & 0xF6 == 0xF0:  # AAC in ADTS

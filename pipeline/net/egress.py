@@ -1,10 +1,9 @@
-"""Which addresses this server sends to for somebody else: a customer's webhook, tool, model or trunk, and
-whoever is at its other end.
+"""Limits the addresses that this server connects to for a customer's webhook, tool, model or trunk.
 
-A URL may point at this machine, at the network around it or at a cloud's metadata service, by number, by a
+A URL may point at this machine, at its private network or at a cloud's metadata service: by address, by a
 name that resolves there, or by a name that resolves elsewhere when it is checked and there when it is used
-(DNS rebinding). HTTP clients and the phone (`sip.egress`) therefore ask `EgressPolicy` about the very address
-that a socket is about to be connected to, or a datagram to be sent to.
+(DNS rebinding). HTTP clients and SIP (`sip.egress`) therefore check with `EgressPolicy` the address itself to
+which a socket is about to be connected or a datagram to be sent.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from typing import Any, TypeAlias
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# What IANA's special-purpose registries (RFC 6890) keep from the public, where some supported version of
-# `ipaddress` still calls it global.
+# Networks of IANA's special-purpose registries (RFC 6890) that are not public, and that some supported
+# version of `ipaddress` takes for global.
 _NEVER = tuple(
     ipaddress.ip_network(network)
     for network in (
         "0.0.0.0/8",
         "100.64.0.0/10",
-        "168.63.129.16/32",  # Azure's host, which is no special-purpose address to IANA
+        "168.63.129.16/32",  # Azure's virtual host, which is in no registry of IANA
         "192.0.0.0/24",
         "192.88.99.0/24",
         "198.18.0.0/15",
@@ -44,16 +43,18 @@ _NEVER = tuple(
     )
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")  # RFC 2765: a translator's spelling of an IPv4 host
+_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")  # RFC 2765: IPv4-translated addresses
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
 class AddressRefused(OSError):
-    """Raised in the place of a socket: aiohttp passes it on as the reason of its own error."""
+    """The policy refuses an address. Raised instead of making a socket; aiohttp keeps the exception as the
+    cause of its own."""
 
 
 class EgressPolicy:
-    """Which addresses may be connected to: public ones, and those in `allow_networks`."""
+    """Allows public addresses, and those in `allow_networks` (CIDR). Raises ValueError for a text that is no
+    network."""
 
     def __init__(self, allow_networks: Iterable[str] = ()) -> None:
         self._allowed: tuple[IpNetwork, ...] = tuple(ipaddress.ip_network(text) for text in allow_networks)
@@ -79,7 +80,8 @@ class EgressPolicy:
 
 
 def _meanings(address: IpAddress) -> list[IpAddress]:
-    """The addresses that a packet to `address` may end at: itself, or the IPv4 address wrapped in it."""
+    """The addresses that a packet to `address` may reach: `address` itself, an IPv4 address embedded in
+    it."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:
@@ -94,7 +96,7 @@ def _meanings(address: IpAddress) -> list[IpAddress]:
 
 
 def is_egress_denied(error: BaseException) -> bool:
-    """Whether an address was refused anywhere down the chain of causes."""
+    """Whether `error` or one of its causes is `AddressRefused`."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, AddressRefused) or isinstance(getattr(cause, "os_error", None), AddressRefused):
@@ -103,34 +105,35 @@ def is_egress_denied(error: BaseException) -> bool:
     return False
 
 
-_REACH: ContextVar[EgressPolicy | None] = ContextVar("reach", default=None)
+_EGRESS: ContextVar[EgressPolicy | None] = ContextVar("reach", default=None)
 
 
 def current() -> EgressPolicy:
-    """What engines made now may connect to: what `egress_policy` says, else public addresses only."""
-    return _REACH.get() or EgressPolicy()
+    """Gives the policy for engines made now: that of `egress_policy`, else public addresses only."""
+    return _EGRESS.get() or EgressPolicy()
 
 
 @contextmanager
-def egress_policy(reach: EgressPolicy) -> Iterator[None]:
-    """Engines made inside connect to what `reach` allows, for as long as they live."""
-    token = _REACH.set(reach)
+def egress_policy(egress: EgressPolicy) -> Iterator[None]:
+    """Sets the policy of engines that are made in the `with` block, for as long as the engines live."""
+    token = _EGRESS.set(egress)
     try:
         yield
     finally:
-        _REACH.reset(token)
+        _EGRESS.reset(token)
 
 
 AddressInfo: TypeAlias = tuple[Any, Any, int, str, tuple[Any, ...]]
-"""As `socket.getaddrinfo` gives it."""
+"""An item of the list that `socket.getaddrinfo` gives."""
 
 
-def sockets_within(reach: EgressPolicy) -> Callable[[AddressInfo], socket.socket]:
-    """The `socket_factory` of an aiohttp connector: a socket for an address, or `AddressRefused`."""
+def sockets_within(egress: EgressPolicy) -> Callable[[AddressInfo], socket.socket]:
+    """Makes the `socket_factory` of an aiohttp connector, which raises `AddressRefused` for an address that
+    `egress` does not allow."""
 
     def checked(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
-        if not reach.allows(str(address[0])):
+        if not egress.allows(str(address[0])):
             raise AddressRefused("address refused")
         return socket.socket(family, kind, protocol)
 

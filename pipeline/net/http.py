@@ -1,9 +1,9 @@
-"""HTTP to URLs that somebody else chose (webhooks, tools of agents), and no way for them into our network.
+"""An HTTP client for URLs that a customer chose (webhooks, tools of agents), without a way into the server's
+private network.
 
-What such a URL may point at, and why the check is made on the very address that a socket is about to be
-connected to, is said in `pipeline.net.egress`. Redirects are answers like any other, proxies of the
-environment are not used, no cookie is kept, answers are bounded in bytes and exchanges in time. The texts of
-errors name no URL and nothing of a request or an answer.
+`pipeline.net.egress` checks the addresses. Redirects are not followed, proxies of the environment are not
+used, cookies are not kept, answers are limited in bytes and exchanges in time. Error messages contain no URL
+and no part of a request or an answer.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from pipeline.net.egress import EgressPolicy
 IsWhole: TypeAlias = Callable[[bytes], bool]
 
 ANSWER_LIMIT: Final = 256 * 1024
-"""Bytes of an answer, unless a client is made with less."""
+"""Default of the longest answer, in bytes."""
 
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_PER_HOST: Final = 32
+"""Default of the most requests under way to one host: so many calls may wait for one server of tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer, whatever its status. `headers` have names in lower case."""
+    """An HTTP response of any status. `headers`: by field name in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +41,7 @@ class HttpAnswer:
 
 
 class HttpClient(Protocol):
-    """What webhooks and tools need of `GuardedHttpClient`."""
+    """The methods of `GuardedHttpClient` that webhooks and tools use."""
 
     async def request(
         self,
@@ -53,16 +54,19 @@ class HttpClient(Protocol):
         is_whole: IsWhole | None = None,
         is_read: bool = True,
     ) -> HttpAnswer:
-        """See `GuardedHttpClient.request`."""
+        """Exchanges one request for its response, of any status; arguments as `GuardedHttpClient.request`.
+        Raises `RequestFailed`."""
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the client: later requests raise `RequestFailed`."""
 
 
 class GuardedHttpClient:
-    """One pool of connections to the addresses that `policy` allows; None: what `egress.current()` says when
-    the client is made. Connections are made on the loop of its first request. `timeout_s` bounds an exchange
-    that names no time of its own, `answer_limit` the bytes of an answer; `resolver` replaces the system's."""
+    """An HTTP client with one pool of connections, which belongs to the loop of its first request.
+
+    `policy`: the addresses allowed; None: `egress.current()` when the client is made. `timeout_s`: default of
+    the longest exchange; `answer_limit`: most bytes of an answer; `connections_per_host`: most requests under
+    way to one host; `resolver`: replaces the system's."""
 
     def __init__(
         self,
@@ -71,11 +75,13 @@ class GuardedHttpClient:
         resolver: AbstractResolver | None = None,
         timeout_s: float = TIMEOUT_S,
         answer_limit: int = ANSWER_LIMIT,
+        connections_per_host: int = CONNECTIONS_PER_HOST,
     ) -> None:
         self._policy = policy or egress.current()
         self._resolver = resolver
         self._timeout_s = timeout_s
         self._answer_limit = answer_limit
+        self._connections_per_host = connections_per_host
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
@@ -96,9 +102,10 @@ class GuardedHttpClient:
         is_whole: IsWhole | None = None,
         is_read: bool = True,
     ) -> HttpAnswer:
-        """One exchange; a status of 300 and more is an answer. `is_whole` is told of each piece of the answer
-        as it comes: what follows once it is True is not waited for. `is_read` False: nothing depends on the
-        body, which may therefore be compressed. Raises `RequestFailed`, `TargetRefused` among it."""
+        """Exchanges one request for its response; a status of 300 and more is a response too. `timeout_s`:
+        for the whole exchange. `is_whole`: called with each piece of the body; the rest is not read once it
+        gives True. `is_read`: False if nobody reads the body, which may then be compressed. Raises
+        `RequestFailed`, for an address or URL that is not allowed `TargetRefused`."""
         if self._is_closed:
             raise RequestFailed("the HTTP client is closed")
         if not _is_http(url):
@@ -109,7 +116,7 @@ class GuardedHttpClient:
                 method, url, data=body, headers=headers, allow_redirects=False, timeout=timeout
             ) as answer:
                 if is_read and is_compressed(answer):
-                    answer.close()  # a kilobyte of it may be a gigabyte
+                    answer.close()  # a compressed kilobyte may expand to a gigabyte
                     raise RequestFailed("the answer is compressed, which nobody asked for", retryable=False)
                 content = await self._content(answer, is_whole)
         return HttpAnswer(
@@ -117,7 +124,7 @@ class GuardedHttpClient:
         )
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; later requests raise `RequestFailed`."""
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
@@ -128,7 +135,7 @@ class GuardedHttpClient:
                 self._policy,
                 resolver=self._resolver,
                 limit=0,
-                limit_per_host=CONNECTIONS_PER_HOST,
+                limit_per_host=self._connections_per_host,
                 use_dns_cache=False,
             )
         return self._session
@@ -154,8 +161,8 @@ def guarded_session(
     timeout: aiohttp.ClientTimeout | None = None,
     **connector: Any,
 ) -> aiohttp.ClientSession:
-    """A session that connects only where `policy` allows, with no cookies, no proxy of the environment and
-    nothing unpacked; `connector`: further settings of its `aiohttp.TCPConnector`."""
+    """Makes a session that connects only to addresses that `policy` allows, without cookies, proxies of the
+    environment and decompression. `connector`: further arguments of `aiohttp.TCPConnector`."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(socket_factory=egress.sockets_within(policy), **connector),
         headers={"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity", **(headers or {})},
@@ -167,7 +174,7 @@ def guarded_session(
 
 
 def is_compressed(answer: aiohttp.ClientResponse) -> bool:
-    """Whether the body is other bytes than the server's text or sound, although "identity" was asked for."""
+    """Whether the body has a content coding, although the request accepts only "identity"."""
     return answer.headers.get("Content-Encoding", "identity").lower() != "identity"
 
 

@@ -1,10 +1,9 @@
-"""HTTP to a model behind an OpenAI-compatible API: the one client of speech to text, text to speech and
-language models.
+"""The HTTP client of models behind an OpenAI-compatible API: speech to text, text to speech, language models.
 
-Connections are kept and shared by all calls of an engine. Every wait has a deadline, what comes back is
-bounded, and a socket is opened only to an address that `pipeline.net.egress` allows, whatever the name
-resolved to and whoever chose it. Failures are `EngineError`s whose texts name the server and the status,
-never the key, the request or the answer: they end in the record of a call.
+Connections are kept and shared by all calls of an engine. Every wait has a deadline, answers are limited in
+bytes, and connections are made only to addresses that `pipeline.net.egress` allows. Failures are
+`EngineError`s, whose messages get into the record of a call: they name the server and the status, and never
+the key, the request or the answer.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import aiohttp
+from pydantic import AfterValidator, Field
 
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
@@ -29,22 +29,22 @@ from pipeline.net.sse import EventReader
 from pipeline.net.untrusted import NotJson, read_json
 
 Form: TypeAlias = Callable[[], aiohttp.FormData]
-"""Makes the form anew: aiohttp sends one only once, and a request may have to be sent again."""
+"""Makes a form; called again for a second attempt, since aiohttp sends a form only once."""
 
 _Look: TypeAlias = Callable[[aiohttp.ClientResponse], None]
 
-CONNECTIONS: Final = 256  # to one server; one that needs more has several addresses
+CONNECTIONS: Final = 256  # most connections to one server
 KEEP_ALIVE_S: Final = 60.0
 CONNECT_S: Final = 2.0
-ANSWER_LIMIT: Final = 1_000_000  # bytes: the words of a minute, with times and probabilities, are a tenth
+ANSWER_LIMIT: Final = 1_000_000  # bytes; a minute's words with times and probabilities take a tenth
 EVENT_LIMIT: Final = 256 * 1024
-"""Bytes of an event, or of a whole answer of a chat model: it is read between two frames of all calls."""
+"""Most bytes of an event, or of a whole answer of a chat model, since they are parsed on the event loop."""
 
-IN_PLACE: Final = 64 * 1024  # bytes of JSON; more of it is read beside the event loop
-REASON_LIMIT: Final = 4096  # bytes of an error
+IN_PLACE: Final = 64 * 1024  # bytes of JSON; longer JSON is parsed in a thread
+REASON_LIMIT: Final = 4096  # bytes read of an error's body
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
-_BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, or space: before a document
+_BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark or white space, which may precede a document
 _PASSING: Final = frozenset({408, 409, 425})
 _BUSY: Final = frozenset({429, 503})
 _REFUSED: Final = frozenset({400, 413, 415, 422})
@@ -61,11 +61,11 @@ _NO_SAMPLES: Final = (
 
 
 class ModelEndpoint:
-    """One server of models, at `base_url` (".../v1"). `api_key` is sent as a bearer token; "" for none.
-    `timeout_s`: for a whole answer, where a request does not say otherwise.
+    """A client of one server of models. Belongs to one event loop from its first request to `close`.
 
-    Made without `allowed` it connects to what `pipeline.net.egress.current()` says at that moment. It belongs
-    to one event loop from its first request to `close`.
+    `base_url`: such as "https://host/v1". `api_key`: sent as a bearer token; "": none. `timeout_s`: default
+    of the longest wait for a whole answer. `allowed`: the addresses allowed; None:
+    `pipeline.net.egress.current()` when the client is made.
     """
 
     def __init__(
@@ -80,31 +80,32 @@ class ModelEndpoint:
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
-        self._reach = allowed or egress.current()
+        self._policy = allowed or egress.current()
         self._session: aiohttp.ClientSession | None = None
 
     def __repr__(self) -> str:
         return f"ModelEndpoint({self.host})"
 
     async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
-        """Posts `body` as JSON; the JSON that comes back. Raises `EngineError`."""
+        """Posts `body` as JSON and returns the answer's JSON. Raises `EngineError`."""
         return await self._whole(path, lambda: {"json": dict(body)}, timeout_s)
 
     async def post_form(self, path: str, form: Form, *, timeout_s: float | None = None) -> Any:
-        """Posts a form with a file in it; the JSON that comes back. Raises `EngineError`."""
+        """Posts a form, such as one with a file, and returns the answer's JSON. Raises `EngineError`."""
         return await self._whole(path, lambda: {"data": form()}, timeout_s)
 
     async def stream_sse(
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
     ) -> AsyncGenerator[str, None]:
-        """Posts `body`; the data of each server-sent event as it comes, or the JSON document of a server that
-        does not stream. `first_s`: until something comes that is not blank, `stall_s`: between two pieces.
-        Raises `EngineError`; closing the generator ends the request."""
+        """Posts `body` and gives the data of each server-sent event as it arrives, or the JSON document of a
+        server that does not stream. `first_s`: longest wait for the first bytes that are not blank;
+        `stall_s`: longest wait for each further piece. Raises `EngineError`; closing the generator ends the
+        request."""
         async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
             with self._translating():
                 async with asyncio.timeout(first_s):
                     first = await _begun(pieces)
-            read = _document if first.startswith(b"{") else _events  # no line of a stream of events does
+            read = _document if first.startswith(b"{") else _events  # no event stream begins so
             async for data in read(_chained(first, pieces)):
                 yield data
 
@@ -117,9 +118,9 @@ class ModelEndpoint:
         stall_s: float,
         on_rate: Callable[[int], None],
     ) -> AsyncGenerator[bytes, None]:
-        """Posts `body`; the answer as it comes, and no faster than it is taken. As `stream_sse`; an answer of
-        a type that holds no samples is an `EngineError`. `on_rate`: is told the rate that its type names
-        ("audio/pcm;rate=16000")."""
+        """Posts `body` and gives the bytes of the answer as they arrive, with backpressure. `first_s`,
+        `stall_s` and closing are those of `stream_sse`. `on_rate`: called with the rate in Hz that the media
+        type names ("audio/pcm;rate=16000"). Raises `EngineError`, also for a media type without samples."""
 
         def look(answer: aiohttp.ClientResponse) -> None:
             if answer.content_type.startswith(_NO_SAMPLES):
@@ -133,7 +134,8 @@ class ModelEndpoint:
                 yield piece
 
     async def check(self, *, timeout_s: float = 3.0) -> str:
-        """ "" if the server can be reached, or why not. Any answer will do but one that refuses the key."""
+        """Checks whether the server can be reached: gives "" if so, else the reason. Any status will do,
+        except 401 and 403, which refuse the key."""
         try:
             with self._translating():
                 async with (
@@ -146,7 +148,7 @@ class ModelEndpoint:
         return f"{self.host} refuses the api_key ({status})" if status in (401, 403) else ""
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the pool of connections to the server."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -192,8 +194,8 @@ class ModelEndpoint:
                 answer.release() if answer.content.at_eof() else answer.close()
 
     async def _post(self, path: str, body: Callable[[], dict[str, Any]]) -> aiohttp.ClientResponse:
-        """The answer, once its head is there. Sent again at once if a kept connection turns out to be gone:
-        the server has read nothing of it. Raises `EngineError` for a status that is not a success."""
+        """Posts and returns the response once its header is there. The request is sent again at once if a
+        kept connection turns out to be closed. Raises `EngineError` for a status that is no success."""
         url = f"{self.base_url}/{path}"
         sent = body()
         try:
@@ -206,7 +208,7 @@ class ModelEndpoint:
             async with answer:
                 raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
         if is_compressed(answer):
-            answer.close()  # a kilobyte of it may be a gigabyte
+            answer.close()  # a compressed kilobyte may expand to a gigabyte
             raise EngineError(f"{self.host} answers compressed, which nobody asked for", retryable=False)
         return answer
 
@@ -241,7 +243,7 @@ class ModelEndpoint:
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = guarded_session(
-                self._reach,
+                self._policy,
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
                 limit=CONNECTIONS,
@@ -252,7 +254,7 @@ class ModelEndpoint:
 
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The data of each event of a stream. Raises `EngineError` for one without end."""
+    """Gives the data of each event of a stream. Raises `EngineError` for an event above `EVENT_LIMIT`."""
     reader = EventReader()
     async for piece in pieces:
         events = reader.feed(piece)
@@ -265,7 +267,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> bytes:
-    """The first piece that is not blank, without what is before a document in it; b"" for none."""
+    """The first piece that is not blank, without leading blanks; b"" for none."""
     async for piece in pieces:
         begun = piece.lstrip(_BLANK)
         if begun:
@@ -289,8 +291,8 @@ async def _document(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
 
 
 def _reason(content: bytes) -> str:
-    """What an error's body calls itself (" (model_not_found)"), if that is a name and no sentence: sentences
-    quote requests, and requests hold what people said."""
+    """The name of an error in its body, as " (model_not_found)", or "" for none. Sentences are left out,
+    since they may quote the request, which has the caller's words."""
     try:
         error = read_json(content)["error"]
         names = [error.get("code"), error.get("type")]
@@ -300,7 +302,7 @@ def _reason(content: bytes) -> str:
 
 
 async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
-    """Of an error's body, as much as says which one it is."""
+    """The first `REASON_LIMIT` bytes of an error's body."""
     content = bytearray()
     while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
         content += piece
@@ -308,8 +310,8 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _unsupported(content: bytes, sent: Mapping[str, Any]) -> frozenset[str]:
-    """Fields of a request that its refusal names, if it says of anything that it is not known or taken:
-    "Unsupported parameter: 'max_tokens' is not supported with this model" and the like."""
+    """The fields of a request that its refusal names as unknown or unsupported, as in "Unsupported parameter:
+    'max_tokens' is not supported with this model"."""
     text = content.decode("utf-8", "replace")
     if _NOT_KNOWN.search(text) is None:
         return frozenset()
@@ -317,8 +319,8 @@ def _unsupported(content: bytes, sent: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _rest_s(headers: Mapping[str, str], now: datetime) -> float:
-    """`Retry-After` (RFC 9110, 10.2.3) in seconds, a date by the server's own clock where it tells that; 0
-    for none, a time that is over, or nonsense."""
+    """The seconds of `Retry-After` (RFC 9110, 10.2.3); a date counts from the server's `Date` where there is
+    one. 0 for none, a date in the past or an invalid value."""
     header = headers.get("Retry-After", "")
     at, here = _moment(header), _moment(headers.get("Date", "")) or now
     try:
@@ -329,7 +331,7 @@ def _rest_s(headers: Mapping[str, str], now: datetime) -> float:
 
 
 def _moment(date: str) -> datetime | None:
-    """An HTTP date (RFC 9110, 5.6.7) of any of the three forms."""
+    """Parses an HTTP date (RFC 9110, 5.6.7) of any of the three forms; None for an invalid one."""
     try:
         moment = parsedate_to_datetime(date)
     except (ValueError, OverflowError):
@@ -337,9 +339,14 @@ def _moment(date: str) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def endpoint_options(options: Options) -> tuple[str, str]:
-    """`base_url` and `api_key` of an engine's settings; the first is required."""
-    base_url = options.text("base_url")
-    if not base_url.startswith(("http://", "https://")):
-        options.wrong("base_url", 'must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
-    return base_url, options.text("api_key")
+def _base_url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError('must be a URL such as "http://127.0.0.1:8000/v1"; there is no default')
+    return value
+
+
+class EndpointTable(EngineTable):
+    """The options of an engine behind an OpenAI-compatible API. `base_url` is required."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = Field(default="", validate_default=True)
+    api_key: str = Field(default="", repr=False)

@@ -1,15 +1,14 @@
-"""Server-sent events (WHATWG HTML, 9.2.6) out of bytes that are cut anywhere: sans I/O."""
+"""Parses server-sent events (WHATWG HTML, 9.2.6) from bytes in pieces of any length, sans I/O."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark: before the first line
+_MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, which may precede the first line
 
 
 class EventReader:
-    """Feed it pieces, get the data of each event that they complete. `held`: how much of an event without its
-    end there is, in bytes and characters, line ends among them."""
+    """Reads events from pieces of a stream: `feed` returns the data of each event that a piece completes."""
 
     __slots__ = ("_begun", "_data", "_line", "_returned")
 
@@ -17,15 +16,15 @@ class EventReader:
         self._line = bytearray()
         self._data: list[str] = []
         self._begun = False
-        self._returned = False  # the last piece ended with CR: an LF that begins the next one belongs to it
+        self._returned = False  # the last piece ended with CR: a leading LF belongs to that CR
 
     @property
     def held(self) -> int:
-        """See above."""
+        """Size of the incomplete event, in bytes and characters, line ends included."""
         return len(self._line) + sum(map(len, self._data)) + len(self._data)
 
     def feed(self, piece: bytes) -> list[str]:
-        """The events that are complete now."""
+        """Takes a piece of the stream; returns the data of each event that it completes."""
         if not piece:
             return []
         if self._returned:
@@ -43,7 +42,7 @@ class EventReader:
         return events
 
     def finish(self) -> list[str]:
-        """The stream is over; an event that lacks its end is one all the same."""
+        """Ends the stream; returns the data of an event that lacks only its empty line."""
         self._take(self._line)
         return ["\n".join(self._data)] if self._data else []
 

@@ -1,7 +1,8 @@
-"""JSON and text that somebody else wrote (a model, a tool, an engine's server, a visitor), fit to be used.
+"""Reads and cleans JSON and text from third parties (a model, a tool, an engine's server, a visitor).
 
-Python's reader takes more than JSON: NaN and Infinity pass every comparison and end in timers; a half of a
-surrogate pair is no text for a database or a socket (RFC 8259, 8.2), nor is NUL for PostgreSQL.
+Python's `json` accepts more than JSON: NaN and Infinity, which pass comparisons and reach timers. It also
+accepts half a surrogate pair, which databases and sockets refuse (RFC 8259, 8.2), and NUL, which PostgreSQL
+refuses.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 MAX_CHARACTERS: Final = 1_000_000
 MAX_DEPTH: Final = 64
-"""Objects and lists inside one another."""
+"""Most levels of nested objects and lists."""
 MAX_DIGITS: Final = 100
-"""Of an integer; far beyond any identity, and still a number that arithmetic takes."""
+"""Most digits of an integer: more than any identifier has, and few enough for arithmetic."""
 
 _NESTING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{\]}]', re.DOTALL)
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
@@ -25,12 +26,12 @@ _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class NotJson(ValueError):
-    """The text is no JSON, or more than we take; the message says which, and nothing of the text."""
+    """The text is no JSON or beyond a limit; the message names which, and contains no part of the text."""
 
 
 def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int = MAX_DEPTH) -> Any:
-    """The value that `text` holds: every number finite, every string clean (see `clean_text`). Raises
-    `NotJson`."""
+    """Parses `text`: gives its value with finite numbers and clean strings (`clean_text`). `longest`: most
+    characters or bytes; `deepest`: most levels. Raises `NotJson`."""
     if len(text) > longest:
         raise NotJson("too long")
     try:
@@ -45,9 +46,9 @@ def read_json(text: str | bytes, *, longest: int = MAX_CHARACTERS, deepest: int 
 
 
 def read_parts(text: str) -> Any:
-    """As `read_json`, for a list of things of which one may be bad: what is unfit stands there as the
-    `NotJson` that `cleaned` raises for whatever holds it, or null where it is nested too deep. Nothing of it
-    is clean. Raises `NotJson` for what is no JSON at all."""
+    """Parses `text` whose parts may be invalid one by one. An invalid number becomes a `NotJson` object,
+    which `cleaned` raises for the part that has the number; values nested too deep become null. Strings are
+    not cleaned. Raises `NotJson` for a text that is no JSON at all."""
     if len(text) > MAX_CHARACTERS:
         raise NotJson("too long")
     try:
@@ -59,8 +60,7 @@ def read_parts(text: str) -> Any:
 
 
 def shallow(text: str, *, deepest: int = MAX_DEPTH) -> str:
-    """JSON `text` with null in the place of what is nested deeper: for a list of things of which one may be
-    bad."""
+    """Replaces values of JSON `text` that are nested deeper than `deepest` by null."""
     kept: list[str] = []
     depth = begin = 0
     for match in _NESTING.finditer(text):
@@ -76,8 +76,8 @@ def shallow(text: str, *, deepest: int = MAX_DEPTH) -> str:
 
 
 def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:
-    """A value made of JSON's types, with every string in it clean, keys too. Raises `NotJson` where it is
-    nested deeper, or one stands in it (see `read_parts`)."""
+    """Gives a copy of a JSON value with clean strings and keys. Raises `NotJson` for a value nested deeper
+    than `deepest`, and one from `read_parts` that the value contains."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, NotJson):
@@ -95,7 +95,8 @@ def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """`text` as every store and socket takes it: U+FFFD in the place of NUL and of half a surrogate pair."""
+    """Replaces NUL and halves of surrogate pairs in `text` by U+FFFD, so that databases and sockets accept
+    it."""
     return _UNFIT.sub(_REPLACEMENT, text)
 
 

@@ -1,4 +1,4 @@
-"""The agent's replies of a conversation, one after the other, and how far the caller heard each."""
+"""Runs the agent's replies in a conversation, one at a time, and records how much of each was heard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pipeline.turns.events import CallConcluded, Event, ReplyFailed, StartReply,
 log = logging.getLogger(__name__)
 
 _LATE: Final = MappingProxyType({"tts_late": "tts", "keying": "leg"})
-"""Whose fault it is that the caller waits for this."""
+"""The role that a fault is recorded under, by the cause of the wait; the agent for other causes."""
 
 
 class TurnOwner(Protocol):
@@ -53,18 +53,21 @@ class TurnOwner(Protocol):
 
 class AgentTurns:
     """Carries out the turn machine's actions on the agent and reports their results to `TurnOwner`; the
-    `Stage` of the replies. `floor_turn`: the turn whose words are in the playout. `expected`: the answers
-    expected next."""
+    `Stage` of the replies.
+
+    `floor_turn`: the number of the turn whose words are in the playout. `expected`: the answers expected of
+    the caller next. `disposition`, `target`, `do_not_call_reason`: what the agent asked for at the end of the
+    call."""
 
     def __init__(
         self,
-        cast: SessionParts,
-        hearing: Recognition,
-        minutes: TurnLog,
+        parts: SessionParts,
+        recognition: Recognition,
+        turn_log: TurnLog,
         *,
         playout: Playout,
         settings: SessionSettings,
-        floor: TurnOwner,
+        owner: TurnOwner,
     ) -> None:
         self.floor_turn = 0
         self.expected: Expected | None = None
@@ -72,18 +75,18 @@ class AgentTurns:
         self.do_not_call_reason: str | None = None
         self.language = settings.language
         self.reply: Reply | None = None
-        self._cast = cast
-        self._hearing = hearing
-        self._minutes = minutes
+        self._parts = parts
+        self._recognition = recognition
+        self._turn_log = turn_log
         self._playout = playout
-        self._floor = floor
+        self._owner = owner
         self._opening_ms = settings.opening_ms
         self._loop = asyncio.get_running_loop()
-        self._voice = Synthesis(playout, cast.voices, settings, minutes.fault_now)
-        self._unanswered = False  # a reply was thrown away before any of it was heard
-        self._written = ""  # what is being answered, where it was written
-        self._presumed = NO_WORDS  # what is being answered, where the recogniser has yet to confirm it
-        self._carried = ""  # what was written, and went on before any of the answer was heard
+        self._voice = Synthesis(playout, parts.voices, settings, turn_log.fault_now)
+        self._unanswered = False  # a reply to speech was discarded before the caller heard any of the reply
+        self._written = ""  # the text message being answered
+        self._presumed = NO_WORDS  # the words being answered until the recogniser confirms the turn's words
+        self._carried = ""  # text messages whose reply was interrupted unheard; the next message is added
         self._quiet: asyncio.Future[None] | None = None
         self._doing = ""
 
@@ -107,28 +110,28 @@ class AgentTurns:
     def start(self, action: StartReply, now: float, tasks: asyncio.TaskGroup) -> None:
         """Starts the reply to the action's event, after closing the exchange before it."""
         event, clock, caller = action.event, None, None
-        minutes = self._minutes
+        turn_log = self._turn_log
         continues = isinstance(event, UserSaid) and (self._unanswered or bool(self._carried))
-        if not continues:  # an answer that is still open here was thrown away before any of it was heard
-            minutes.end(now, interrupted=True)
+        if not continues:  # an exchange still open here had its answer discarded before any sound of it
+            turn_log.end(now, interrupted=True)
             self._carried = ""
         if isinstance(event, UserSaid):
             written = action.silent_since is None
             if written:
-                minutes.caller_wrote(event.text, now)
+                turn_log.caller_wrote(event.text, now)
             elif action.presumed:
                 self._presumed = Hypothesis(event.text, event.confidence)
             else:
-                caller = self._hearing.take(now)
+                caller = self._recognition.take(now)
             text = f"{self._carried} {event.text}".strip()
             event = replace(event, text=text, continues=continues, keyed=self._keyed(event, continues))
             self._written, self._carried = event.text if written else "", ""
         if isinstance(event, UserSaid | UserKeyed | UserSilent):
-            event = replace(event, heard=minutes.heard, interrupted=minutes.cut_short)
+            event = replace(event, heard=turn_log.heard, interrupted=turn_log.cut_short)
         if action.silent_since is not None and action.endpoint_due is not None:
-            known = self._hearing.words_known
+            known = self._recognition.words_known
             clock = TurnClock(action.silent_since, action.endpoint_due, known, agent_asked=now)
-        minutes.begin(event, now, clock=clock, caller=caller)
+        turn_log.begin(event, now, clock=clock, caller=caller)
         self.floor_turn = action.turn
         certain = self._loop.create_future() if action.presumed else None
         self.reply = reply = Reply(action.turn, event, self, self._voice, certain=certain)
@@ -141,48 +144,49 @@ class AgentTurns:
         return (before.keyed if isinstance(before, UserSaid) else "") + event.keyed
 
     def confirm_turn(self, endpoint_due: float, now: float) -> None:
-        """The turn that was presumed to be over is over."""
-        caller = self._hearing.take(now, self._presumed)
-        self._minutes.confirm(caller, endpoint_due=endpoint_due, words_known=self._hearing.words_known)
+        """Takes the presumed turn's words as final and lets its reply be heard. `endpoint_due`: loop time of
+        the end-point."""
+        caller = self._recognition.take(now, self._presumed)
+        self._turn_log.confirm(caller, endpoint_due=endpoint_due, words_known=self._recognition.words_known)
         if self.reply is not None:
             self.reply.confirm_turn()
 
     async def _answer(self, reply: Reply) -> None:
         try:
-            with contained("the agent", call_id=self._minutes.call_id):
-                await reply.run(self._cast.agent)
+            with contained("the agent", call_id=self._turn_log.call_id):
+                await reply.run(self._parts.agent)
         except EngineError as error:
             await self._failed(reply, str(error))
         else:
             reply.under_way = False
             if self._playout.current is None:
-                self._floor.reply_heard(self._loop.time())
+                self._owner.reply_heard(self._loop.time())
 
     async def _failed(self, reply: Reply, reason: str) -> None:
         await reply.settled()
         reply.under_way = False
-        self._minutes.fault_now("agent", reason)
-        self._floor.receive(ReplyFailed(reply.turn), self._loop.time())
+        self._turn_log.fault_now("agent", reason)
+        self._owner.receive(ReplyFailed(reply.turn), self._loop.time())
 
     def leave(self) -> None:
         """Drops the reply and the owner when the conversation is over."""
         self.reply = None
         self._playout.close()
-        del self._floor
+        del self._owner
 
     # Playout and interruption -------------------------------------------------------------------------------
 
     def sounds(self, utterance: Utterance, now: float) -> None:
-        """Notes that an utterance begins to be heard. With the first one of a reply the caller's words before
-        it are final, and recognition of them ends."""
-        self._minutes.agent_speaks(utterance.text, now)
+        """Notes that the caller begins to hear an utterance. The first utterance of a reply makes the
+        caller's words final and ends their recognition."""
+        self._turn_log.agent_speaks(utterance.text, now)
         reply = self.reply
-        if reply is None or self._minutes.was_heard:
+        if reply is None or self._turn_log.was_heard:
             return
-        self._hearing.close()
+        self._recognition.close()
         self._unanswered, self._written = False, ""
         agent_s, tts_s = reply.waited(now)
-        self._minutes.sounded(now, agent_s=agent_s, tts_s=tts_s)
+        self._turn_log.sounded(now, agent_s=agent_s, tts_s=tts_s)
 
     def ran_out(self) -> None:
         """Notes that the playout is empty; wakes `heard_so_far`."""
@@ -193,61 +197,60 @@ class AgentTurns:
         """Notes that the reply is complete and heard to its end; `wordless`: it had no sound."""
         reply, self._written = self.reply, ""
         if reply is not None and isinstance(reply.event, UserSaid | UserKeyed) and reply.came_to_nothing:
-            self._floor.waits_for(SILENT_AGENT)
-        if wordless:  # no sound has closed the utterance
-            self._hearing.close()
+            self._owner.waits_for(SILENT_AGENT)
+        if wordless:  # `sounds`, which closes the caller's utterance, was never called
+            self._recognition.close()
             self._unanswered = False
-        elif not self._minutes.was_heard:  # and they are saying more
-            self._unanswered = self._hearing.is_open and self._minutes.answers_words
-        self._minutes.end(now)
+        elif not self._turn_log.was_heard:  # the caller speaks on: the next turn continues this one
+            self._unanswered = self._recognition.is_open and self._turn_log.answers_words
+        self._turn_log.end(now)
 
     # Discarding and last words ------------------------------------------------------------------------------
 
     def silence(self, now: float) -> None:
-        """Stops the agent in one step: clears the playout, writes the heard words to the transcript, cancels
-        the reply."""
+        """Clears the playout, adds the words that were heard to the transcript and cancels the reply."""
         heard = self._playout.clear()
         if heard is not None:
-            self._minutes.agent_said(heard, now=now, interrupted=True)
+            self._turn_log.agent_said(heard, now=now, interrupted=True)
         if self.reply is not None:
             self.reply.cancel()
 
     def interrupt(self, now: float) -> None:
-        """Stops the agent for the caller, and drops a pending hang-up or transfer."""
+        """Stops the agent because the caller barged in, and drops a pending hang-up or transfer."""
         self.disposition = self.target = ""
         self.silence(now)
-        if self._minutes.was_heard:
-            self._minutes.end(now, interrupted=True)
+        if self._turn_log.was_heard:
+            self._turn_log.end(now, interrupted=True)
         else:
-            self._unanswered = self._hearing.is_open and self._minutes.answers_words
+            self._unanswered = self._recognition.is_open and self._turn_log.answers_words
             self._carried = self._written
             if self._unanswered:
-                self._hearing.give_back()
+                self._recognition.give_back()
 
     def forget(self, now: float) -> None:
-        """Drops the caller's words, which answer nothing; words that are being answered are kept until the
-        answer sounds."""
-        if not self._minutes.was_heard and (self.under_way or self._playout.current is not None):
+        """Drops the caller's utterance, which turned out to be no turn. An utterance whose reply is under
+        way and not yet audible is kept."""
+        if not self._turn_log.was_heard and (self.under_way or self._playout.current is not None):
             return
-        said = self._hearing.said if self._unanswered else None
-        self._hearing.close()
+        said = self._recognition.said if self._unanswered else None
+        self._recognition.close()
         if self._unanswered:
             self._unanswered = False
-            self._minutes.end(now, interrupted=True, said=said)
+            self._turn_log.end(now, interrupted=True, said=said)
 
     def interject(self, phrase: Phrase, *, interruptible: bool = False) -> None:
-        """Plays a phrase of the server's own."""
-        spoken = self._cast.phrases.at(phrase, self._playout.rate_hz, self.language)
+        """Plays one of the server's prepared phrases, in the conversation's current language."""
+        spoken = self._parts.phrases.at(phrase, self._playout.rate_hz, self.language)
         self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
 
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
         """Plays `phrase` as the last words of the call; unless `final`, the caller may still go on after
         it."""
-        if phrase is Phrase.APOLOGY and self.under_way:  # nothing failed that would stand there already
-            self._minutes.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
+        if phrase is Phrase.APOLOGY and self.under_way:  # late rather than failed: no fault is recorded yet
+            self._turn_log.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
         if at_once or self.under_way:
             self.silence(now)
-        self._hearing.close()
+        self._recognition.close()
         if not final:
             self.reply = None
         self.floor_turn = turn
@@ -258,10 +261,10 @@ class AgentTurns:
     def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
         """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
         self.expected = expected
-        self._minutes.masking.ask(masked, self._loop.time())
-        if self._hearing.is_open:
-            self._minutes.masking.heard()
-        self._floor.expect(expected, masked=masked)
+        self._turn_log.redaction.ask(masked, self._loop.time())
+        if self._recognition.is_open:
+            self._turn_log.redaction.heard()
+        self._owner.expect(expected, masked=masked)
 
     async def heard_so_far(self) -> None:
         """Returns when the words so far have been heard."""
@@ -272,34 +275,34 @@ class AgentTurns:
     async def send_digits(self, digits: str) -> None:
         """Sends DTMF when the words so far have been heard."""
         await self.heard_so_far()
-        await self._cast.leg.send_dtmf(digits)
+        await self._parts.leg.send_dtmf(digits)
 
     async def wait(self, turn: int, seconds: float) -> None:
         """Waits until the words so far have been heard, then stays silent for `seconds`."""
         await self.heard_so_far()
-        self._floor.receive(WaitBegan(turn, seconds), self._loop.time())
+        self._owner.receive(WaitBegan(turn, seconds), self._loop.time())
         await asyncio.sleep(seconds)
 
     def switch_language(self, language: str) -> None:
         """Changes the recogniser and the voice to `language` from the next words on."""
         self.language = self._voice.language = language
-        self._floor.switch_language(language)
+        self._owner.switch_language(language)
 
     def do_not_call(self, reason: str) -> None:
         """Notes the caller's request not to be called again, with its reason."""
         self.do_not_call_reason = reason
-        if self._cast.observer is not None:
-            self._cast.observer.do_not_call(reason, self._loop.time())
+        if self._parts.observer is not None:
+            self._parts.observer.do_not_call(reason, self._loop.time())
 
     def fault(self, message: str) -> None:
         """Records a fault that the agent recovered from."""
-        self._minutes.fault_now("agent", message)
+        self._turn_log.fault_now("agent", message)
 
     def doing(self, what: str) -> None:
         """Sets the cause that a silence from now on is recorded under ("agent_late", "tts_late",
         "keying")."""
         self._doing = what
-        self._floor.waits_for(what)
+        self._owner.waits_for(what)
 
     def conclude(self, turn: int, ending: HangUp | Transfer) -> None:
         """Ends the call with a hang-up or transfer once the words so far are heard. After a request not to be
@@ -311,4 +314,4 @@ class AgentTurns:
         else:
             self.disposition, self.target = "", ending.target
             concluded = CallConcluded(turn, EndReason.TRANSFER, final=final)
-        self._floor.receive(concluded, self._loop.time())
+        self._owner.receive(concluded, self._loop.time())

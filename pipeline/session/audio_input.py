@@ -1,8 +1,8 @@
-"""The caller's side of a conversation: frames in; voice, silence and an utterance to be recognised out.
+"""Turns the caller's 20 ms frames into voice activity and into an utterance for the recogniser.
 
-Runs for every frame of every call, on the event loop: one VAD step, one copy into the pre-roll, a few integer
-comparisons. All times are kept as positions on the far end's media clock, so that lost packets and silence
-suppression do not shorten a pause.
+`AudioInput.push` runs for every frame of every call, on the event loop: one VAD step, one copy into the
+pre-roll, a few integer comparisons. Times are kept as sample positions on the far end's media clock, so that
+lost packets and silence suppression do not shorten a pause.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
 _T = TypeVar("_T", bound=np.generic)
 
 PREROLL_MS: Final = 300
-"""Heard before speech is certain and given to the recogniser: soft beginnings ("f", "h") lie up to 200 ms
-before the first voiced frame."""
+"""Length of the audio before the detected voice that the recogniser gets too: soft beginnings ("f", "h") lie
+up to 200 ms before the first voiced frame."""
 
 TONE_MS: Final = 160
-"""How long a keyed tone goes on after its digit was recognised: RFC 4733 senders that leave the tone in the
-audio, and in-band tones, which are recognised after 40 ms."""
+"""Time after a DTMF digit in which audio is taken for the digit's tone: some RFC 4733 senders leave the tone
+in the audio, and an in-band tone goes on after the 40 ms that recognise the digit."""
 
 VAD: Final = VadSettings(hang_ms=100)
-"""How a caller's voice is detected: it ends sooner than by default, since turn-taking waits by itself."""
+"""Voice detection with a shorter hang-over than the default, since turn-taking has end-point times of its
+own."""
 
 OWN_FRAMES: Final = 4
+"""Most frames of echo that are counted: three voiced frames without echo after that are the caller's voice
+again."""
 
-_MURMUR_FRAMES: Final = 12
+_MURMUR_FRAMES: Final = 12  # background speech is reported every 240 ms
 
 QUIET_LINE_S: Final = 0.2
-"""Time without a frame that counts as silence: the sender suppresses silence, or is gone. Late packets and
-the wait for a lost packet stay below it."""
+"""Time without a frame that counts as silence: the sender suppresses silence or is gone. The delay of late
+packets and the wait for a lost one stay below this time."""
 
 
 class Sound(Enum):
@@ -49,14 +52,16 @@ class Sound(Enum):
 
     STARTED = auto()
     STOPPED = auto()
-    SUSTAINED = auto()  # the voice has lasted for `sustained_ms`; said of every frame from there on
-    MURMURED = auto()  # behind the caller, or as quiet as noise was; said of every twelfth frame of it
+    SUSTAINED = auto()  # the voice has lasted for `sustained_ms`; given for every voiced frame from then on
+    MURMURED = auto()  # background speech, or sound as quiet as rejected noise; given every twelfth frame
 
 
 class AudioInput:
-    """Detects the voice of one caller and feeds the recogniser. `kept_ms`: how much of the past `recent` has,
-    at least the pre-roll. `open` and `close` bound an utterance, whose audio goes to the recogniser as it
-    arrives, the pre-roll first."""
+    """Detects the voice of one caller and feeds the recogniser. `open` and `close` bound an utterance: its
+    audio goes to the recogniser frame by frame, the pre-roll first.
+
+    `rate_hz`: of all frames. `sustained_ms`: length of a voice from which frames give `Sound.SUSTAINED`.
+    `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`."""
 
     __slots__ = (
         "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
@@ -73,20 +78,20 @@ class AudioInput:
         self.clock = MediaClock(rate_hz)
         self.last_frame_at = 0.0
         self.over_agent = False  # the agent speaks
-        self.voiced_samples = 0  # of the whole call
+        self.voiced_samples = 0  # in the whole call
         self._stt = stt
         self._n = frame_samples(rate_hz)
         self._vad = EnergyVad(rate_hz, VAD)
         self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
-        self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which of them are background
+        self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which frames of `_preroll` are background
         self._silence = np.zeros(self._n, np.int16)
         self._slot = self._written = 0
-        self._own = 0  # how much of what is heard is our own voice, in frames
-        self._murmurs = 0  # frames of background since the last was told of
+        self._own = 0  # frames of the agent's echo lately, at most `OWN_FRAMES`
+        self._murmurs = 0  # frames of background since the last `Sound.MURMURED`
         self._listening: Listening | None = None
         self._active = False
         self._end = 0  # position after the last frame
-        self._voiced_end = 0  # position after the last voiced one
+        self._voiced_end = 0  # position after the last voiced frame
         self._started_at = 0  # position of the utterance's first voice
         self._heard_from = 0  # position of the first sample the recogniser got
         self._run = 0  # voiced samples since the voice began
@@ -107,7 +112,7 @@ class AudioInput:
         self._end = end = position + self._n
         self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
         self._behind[self._slot] = False
-        self._keep(self._silence if echo else frame)  # what the caller did not say is not to be understood
+        self._keep(self._silence if echo else frame)  # the recogniser must not get the agent's words
         if position < self._masked_until:
             self._skip_tone(frame)
             return None
@@ -143,8 +148,8 @@ class AudioInput:
             self._listening.push(frame)
 
     def _is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
-        """Whether the voice is the caller's: not while it is our own, nor for three frames after that, since
-        an echo is not recognised in every one of its frames."""
+        """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
+        frames after an echo, since the echo gate misses single frames."""
         if echo:
             self._own = min(self._own + 1, OWN_FRAMES)
         elif not verdict.active:
@@ -160,7 +165,7 @@ class AudioInput:
 
     def _start(self, position: int) -> Sound:
         self._active = True
-        self._run = 3 * self._n  # the frames that it took to be sure
+        self._run = 3 * self._n  # the frames that the voice detector took to decide
         if self._listening is None:
             self._started_at = max(0, position - 2 * self._n)
         return Sound.STARTED
@@ -178,8 +183,8 @@ class AudioInput:
         return self._stop() if self._active else None
 
     def reject_as_noise(self, seconds: float) -> None:
-        """The sound of the last `seconds` was noise: the voice ended before the noise, and no sound as quiet
-        is taken for a voice any more."""
+        """Takes the last `seconds` of sound for noise: the voice is set to have ended before that sound, and
+        sound as quiet is background from now on."""
         first = -round(seconds * self.rate_hz)
         self._foreground.reject_as_noise(self.recent()[first:], self._n)
         self._voiced_end = max(self._started_at, self._end + first)
@@ -189,11 +194,12 @@ class AudioInput:
         self._utterance_voiced = max(0, self._utterance_voiced)
 
     def accept_speech(self) -> None:
-        """There were words in what was taken for noise."""
+        """Takes back `reject_as_noise`, since the recogniser found words in that sound."""
         self._foreground.accept_speech()
 
     def believe(self, words: str) -> None:
-        """Takes the level of the utterance for the caller's, where the answered `words` are not empty."""
+        """Learns the caller's level from the utterance if its `words`, which the agent answers, are not
+        empty."""
         if words:
             self._foreground.believe()
 
@@ -205,7 +211,8 @@ class AudioInput:
     # Recognition of one utterance -----------------------------------------------------------------------
 
     def open(self, expected: Expected | None) -> None:
-        """Starts listening, from before the voice began; goes on if an utterance is open."""
+        """Opens an utterance that begins `PREROLL_MS` in the past; no effect on one that is open. Raises
+        `EngineError`."""
         if self._listening is not None:
             return
         listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
@@ -244,12 +251,13 @@ class AudioInput:
         return replace(heard, text=clean_text(heard.text), words=words)
 
     def recent(self) -> Pcm:
-        """The last `kept_ms` of the far end's audio, without the echo of the agent's voice."""
+        """The last `kept_ms` of the far end's audio, int16 at `rate_hz`, with silence for the agent's
+        echo."""
         return self._in_order(self._preroll).reshape(-1)
 
     def callers_own(self, *, noisy: bool) -> Pcm:
-        """The audio of `recent` without background speech. Empty on a `noisy` line on which the caller's
-        voice does not stand out: the end of that audio may be somebody else's sentence."""
+        """The audio of `recent` with silence for background speech. Empty on a `noisy` line on which the
+        caller's voice does not stand out, since that audio may end with the sentence of another person."""
         if noisy and not self._foreground.stands_out:
             return self._silence[:0]
         frames = self._in_order(self._preroll)
@@ -275,7 +283,7 @@ class AudioInput:
 
     @property
     def run_ms(self) -> int:
-        """Milliseconds of voice since it began, or went on after a pause."""
+        """Milliseconds of voice since the last `Sound.STARTED`."""
         return self._run * 1000 // self.rate_hz
 
     @property
@@ -294,8 +302,8 @@ class AudioInput:
         return self.clock.time_of(self._voiced_end)
 
     def heard_until(self, now: float) -> float:
-        """Loop time, free of network jitter, of the last sample that came: a late or lost packet is not
-        silence yet. A sender that has fallen silent was heard up to now."""
+        """Loop time, free of network jitter, of the last sample received; `now` after `QUIET_LINE_S` without
+        a frame. A late or lost packet is no silence yet."""
         waited_s = now - self.last_frame_at
         return now if waited_s > QUIET_LINE_S else self.clock.time_of(self._end)
 

@@ -1,9 +1,8 @@
-"""Measures silences in the agent's turn, and the cause of each.
+"""Measures the silences in the agent's turn and finds the cause of each.
 
-Sound from the far end ends such a silence if it was the caller's, which is known later than it is heard: a
-noise that is taken for the caller, again and again, must not hide that nobody answers. The watch is told when
-sound leaves and arrives on the wire: an agent that speaks while its leg takes no frames is silent here.
-Between two sounds the watch remembers what was being waited for.
+The silence is that on the wire: an agent that speaks while its leg takes no frames is silent. Sound from the
+far end ends a silence only if the sound was the caller's, which is known later: noise that is taken for the
+caller, again and again, must not hide that nobody answers.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Final
 from pipeline.turns.events import State
 
 LIMIT_S: Final = 1.8
-"""Shortest silence that is measured, in seconds. After 2 s people ask into a silence ("hello?"); the end of a
-voice in noise is known to a fifth."""
+"""Silences longer than this are recorded, in seconds. After 2 s of silence people ask "hello?"; the end of a
+voice in noise is known to within 0.2 s."""
 
 _QUIET: Final = "tts_silent"
 
@@ -60,12 +59,12 @@ class DeadAirWatch:
     def __init__(self, note: Callable[[float, float, str], None], now: float) -> None:
         self._note = note
         self._last = now
-        self._otherwise = ""  # the cause, were there something to be heard in the frames that leave
-        self._voice: float | None = None  # of which nobody knows yet whether it is the caller's
+        self._otherwise = ""  # the cause that `_QUIET` has replaced until a frame is audible
+        self._voice: float | None = None  # begin of a sound that awaits `caller` or `nobody`
         self._phases: list[tuple[float, str]] = [(now, "")]
 
     def phase(self, cause: str, since: float) -> None:
-        """Attributes a silence from that moment on to `cause`; "" for the caller's turn."""
+        """Attributes silence from loop time `since` on to `cause`; "" for the caller's turn."""
         phases = self._phases
         while len(phases) > 1 and phases[-1][0] >= since:
             phases.pop()
@@ -76,15 +75,14 @@ class DeadAirWatch:
         phases.append((since, cause))
 
     def quiet(self, now: float) -> None:
-        """A frame left in which there is nothing to be heard: the line takes what the voice makes, and the
-        voice is silent."""
+        """Notes that the leg sent an inaudible frame of the agent: the cause is from now on "tts_silent"."""
         cause = self._phases[-1][1]
         if cause not in ("", _QUIET):
             self._otherwise = cause
             self.phase(_QUIET, now)
 
     def sound(self, now: float) -> None:
-        """The agent was heard, up to `now`."""
+        """Notes that the leg sent an audible frame of the agent, which ends a silence."""
         if now - self._last > LIMIT_S:
             self._look_back(now)
         self._last = max(self._last, now)
@@ -106,7 +104,7 @@ class DeadAirWatch:
         self._voice = None
 
     def nobody(self, now: float) -> None:
-        """Takes the pending sound for a noise in the caller's turn."""
+        """Takes the pending sound for noise; silence since its begin belongs to the caller's turn."""
         if self._voice is not None:
             self.phase("", self._voice)
         self._voice = None

@@ -1,7 +1,7 @@
-"""Carries out the turn machine's actions and passes it the events of a conversation, beside the audio path.
+"""Passes the events of a conversation to the turn machine and carries out the machine's actions.
 
-Nothing here runs per frame: `heard` is called when a frame changed the caller's voice, the playout calls when
-an utterance begins or ends, and decoding and answering are tasks.
+Only `sounded` runs per frame: `heard` is called when a frame changed the caller's voice, the playout calls
+when an utterance begins or ends, and decoding and answering are tasks.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from pipeline.turns.machine import Turns
 
 log = logging.getLogger(__name__)
 
-_ONSET_FRAMES: Final = 3  # what the voice detector needs to be sure
+_ONSET_FRAMES: Final = 3  # frames that the voice detector needs to decide on a beginning
 
 _DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
-"""States in which what the caller says is not listened to."""
+"""States in which the caller's speech is not recognised."""
 
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
@@ -73,27 +73,28 @@ _SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
 
 
 class Dialogue:
-    """The asyncio side of `Turns`; also the `PlayoutListener`, and the `TurnOwner` of the agent's side.
+    """The asyncio side of `Turns`: its timer, its tasks and its actions. Implements `PlayoutListener` for the
+    playout and `TurnOwner` for `AgentTurns`.
 
-    `playout` is to be given to the leg. `over` gets the reason when the conversation has ended.
+    `playout`: the `AudioSource` of the leg. `over`: a future that gets the reason of the conversation's end.
     """
 
     def __init__(
-        self, parts: SessionParts, ears: AudioInput, log: TurnLog, settings: SessionSettings
+        self, parts: SessionParts, audio_input: AudioInput, log: TurnLog, settings: SessionSettings
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[EndReason] = self._loop.create_future()
         self.playout = Playout(parts.leg.rate_hz, self)
         self._observer = parts.observer
         self._settings = settings
-        self._ears = ears
-        self._minutes = log
-        self._hearing = Recognition(ears, log, self._understood, parts.judge, words=settings.words)
-        self.answering = AgentTurns(
-            parts, self._hearing, log, playout=self.playout, settings=settings, floor=self
+        self._audio_input = audio_input
+        self._turn_log = log
+        self._recognition = Recognition(audio_input, log, self._on_text, parts.detector, words=settings.words)
+        self.agent_turns = AgentTurns(
+            parts, self._recognition, log, playout=self.playout, settings=settings, owner=self
         )
         self._turns, self._watch = self._fresh(self._loop.time())
-        self._voice = VoiceGate(ears, settings)
+        self._voice = VoiceGate(audio_input, settings)
         self._waits_for = "agent_late"
         self._tasks: asyncio.TaskGroup | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,11 +104,11 @@ class Dialogue:
         """Starts the conversation with the agent's first words. Decoding and answering run in `tasks`."""
         self._tasks = tasks
         now = self._loop.time()
-        self._turns, self._watch = self._fresh(now)  # their times count from here, not from the answer
+        self._turns, self._watch = self._fresh(now)  # time before, in answer detection, does not count
         self._drain(now)
 
     def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
-        return Turns(self._settings, now), DeadAirWatch(self._minutes.silence, now)
+        return Turns(self._settings, now), DeadAirWatch(self._turn_log.silence, now)
 
     @property
     def begun(self) -> bool:
@@ -123,24 +124,24 @@ class Dialogue:
         """Stops timer, recognition and reply after `over`; adds the words heard to the transcript."""
         if self._timer is not None:
             self._timer.cancel()
-        self._hearing.cancel()
+        self._recognition.cancel()
         self._watch.sound(now)
-        self.answering.silence(now)
-        if self._hearing.is_pending and not self._minutes.was_heard:
-            self._minutes.drop()  # `hear_out` has all of what they said
-        self._minutes.end(now)
+        self.agent_turns.silence(now)
+        if self._recognition.is_pending and not self._turn_log.was_heard:
+            self._turn_log.drop()  # `hear_out` adds all of the caller's words
+        self._turn_log.end(now)
 
     async def hear_out(self) -> None:
         """Recognises the caller's last words after `wind_up`."""
-        await self._hearing.hear_out(self._settings.stt_deadline_ms / 1000)
+        await self._recognition.hear_out(self._settings.stt_deadline_ms / 1000)
 
     # Events of the caller -------------------------------------------------------------------------------
 
     def heard(self, sound: Sound, now: float) -> None:
-        """Takes a change in the caller's voice (its beginning, end or duration) or of background speech."""
+        """Takes a change in the caller's voice, or background speech, where `VoiceGate` lets it count."""
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
-            self._hearing.poll_background(self._turns.turn, self.answering.expected, self._tasks)
+            self._recognition.poll_background(self._turns.turn, self.agent_turns.expected, self._tasks)
         taken_for = self._voice.heard(sound, self._turns, now)
         if taken_for is Sound.STOPPED:
             self._fell_silent(state, now)
@@ -151,41 +152,41 @@ class Dialogue:
     def _spoke(self, sound: Sound, state: State, now: float) -> None:
         if sound is Sound.STARTED:
             if state not in _DEAF:
-                self._hearing.open(self._turns.gather.awaited)
+                self._recognition.open(self._turns.gather.awaited)
             self.receive(SpeechStarted(), now)
-        elif state is not State.HEARING and state not in _DEAF and not self.answering.is_protected:
-            self._hearing.open(self._turns.gather.awaited)
+        elif state is not State.HEARING and state not in _DEAF and not self.agent_turns.is_protected:
+            self._recognition.open(self._turns.gather.awaited)
             self.receive(BargedIn() if self._voice.is_long(state) else SpeechContinued(), now)
 
     def _fell_silent(self, state: State, now: float) -> None:
-        spoken_until = self._ears.silent_since()
+        spoken_until = self._audio_input.silent_since()
         if state is State.HEARING:
             self._watch.phase("endpointing", spoken_until)
-        self.receive(SpeechStopped(spoken_until, self._ears.voiced_ms), now)
+        self.receive(SpeechStopped(spoken_until, self._audio_input.voiced_ms), now)
 
     def keyed(self, digit: str, now: float) -> None:
-        """Takes a key of the caller's, kept for later during words that nothing interrupts."""
-        self._ears.mask()
+        """Takes a DTMF digit of the caller's; a digit during protected words is kept until their end."""
+        self._audio_input.mask()
         behind = self._turns.gather.is_trailing_key(digit, now)
-        if not behind and (self._turns.state is State.OPENING or self.answering.is_protected):
+        if not behind and (self._turns.state is State.OPENING or self.agent_turns.is_protected):
             self._type_ahead.key(digit)
         elif not behind:
             self.receive(KeyPressed(digit), now)
 
     def written(self, text: str, now: float) -> None:
-        """Takes a text message of the caller's, kept for later during words that nothing interrupts."""
-        if self._turns.state is State.OPENING or self.answering.is_protected:
+        """Takes a text message of the caller's; a message during protected words is kept until their end."""
+        if self._turns.state is State.OPENING or self.agent_turns.is_protected:
             self._type_ahead.write(text)
         else:
             self.receive(TextWritten(text[:MAX_TEXT_CHARS]), now)
 
-    def _understood(self, words: FinalTranscript | PartialTranscript, now: float) -> None:
-        """What the caller says, as far as it is known; nothing of it counts against protected words."""
-        if self._turns.state not in BOTH_SPEAK or not self.answering.is_protected:
+    def _on_text(self, words: FinalTranscript | PartialTranscript, now: float) -> None:
+        """Passes the caller's words to the turn machine, unless the caller spoke over protected words."""
+        if self._turns.state not in BOTH_SPEAK or not self.agent_turns.is_protected:
             self.receive(words, now)
 
     def _release_held(self, now: float) -> None:
-        if self.answering.is_protected:
+        if self.agent_turns.is_protected:
             return
         keys, text = self._type_ahead.take()
         for key in (each for each in keys if not self._turns.gather.is_trailing_key(each, now)):
@@ -196,16 +197,16 @@ class Dialogue:
     # From the playout (`PlayoutListener`) ---------------------------------------------------------------
 
     def playout_filled(self) -> None:
-        """Sound waits to be heard."""
+        """Notes that the playout has sound to be heard."""
         self._begin(_ONSET_FRAMES)
 
     def _begin(self, frames: int) -> None:
-        """No answer begins over what may become a voice; `frames` more tell."""
-        if self._turns.state is State.REPLYING and frames and self._ears.may_have_begun:
+        """Begins the answer, or holds it for up to `frames` frames while the caller may be about to speak."""
+        if self._turns.state is State.REPLYING and frames and self._audio_input.may_have_begun:
             self.playout.hold()
             self._loop.call_later(FRAME_MS / 1000, self._begin_late, frames - 1)
         else:
-            self.receive(SpeechReady(self.answering.floor_turn), self._loop.time())
+            self.receive(SpeechReady(self.agent_turns.floor_turn), self._loop.time())
 
     def _begin_late(self, frames: int) -> None:
         if self._turns.state is State.REPLYING and self.playout.is_filled:
@@ -213,18 +214,18 @@ class Dialogue:
 
     def utterance_started(self, utterance: Utterance, now: float) -> None:
         """Notes that the caller begins to hear an utterance."""
-        self.answering.sounds(utterance, now)
+        self.agent_turns.sounds(utterance, now)
 
     def utterance_finished(self, utterance: Utterance, now: float) -> None:
         """Writes an utterance that was heard to its end to the transcript."""
-        self._minutes.agent_said(Heard(utterance, utterance.samples), now=now, interrupted=False)
+        self._turn_log.agent_said(Heard(utterance, utterance.samples), now=now, interrupted=False)
         self._release_held(now)
 
     def playout_ran_out(self, now: float) -> None:
         """Notes that the playout is empty: the reply has been heard, or is late."""
-        self.answering.ran_out()
-        if self.answering.under_way:
-            self.receive(SpeechRanOut(self.answering.floor_turn), now)
+        self.agent_turns.ran_out()
+        if self.agent_turns.under_way:
+            self.receive(SpeechRanOut(self.agent_turns.floor_turn), now)
         else:
             self.reply_heard(now)
 
@@ -232,8 +233,8 @@ class Dialogue:
 
     def reply_heard(self, now: float) -> None:
         """Notes that the reply is complete and the caller heard it to its end."""
-        self.answering.heard_out(now, wordless=self._turns.state is State.REPLYING)
-        self.receive(ReplyHeard(self.answering.floor_turn), now)
+        self.agent_turns.heard_out(now, wordless=self._turns.state is State.REPLYING)
+        self.receive(ReplyHeard(self.agent_turns.floor_turn), now)
         self._release_held(now)
 
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
@@ -242,7 +243,7 @@ class Dialogue:
 
     def switch_language(self, language: str) -> None:
         """Changes the recogniser and the voice to `language` from now on."""
-        self._ears.language = language
+        self._audio_input.language = language
         self._turns.speak(language)
 
     def waits_for(self, cause: str) -> None:
@@ -251,7 +252,7 @@ class Dialogue:
         self._note_phase(self._loop.time())
 
     def sounded(self, now: float, *, audible: bool) -> None:
-        """A frame of the agent's was handed to the wire."""
+        """Notes that the leg sent a frame of the agent at `now`."""
         (self._watch.sound if audible else self._watch.quiet)(now)
 
     def receive(self, event: Event, now: float) -> None:
@@ -268,8 +269,8 @@ class Dialogue:
         try:
             step()
         except LocalError:
-            # A bug of ours must not leave a caller on a silent line.
-            log.exception("turn-taking broke", extra={"call_id": self._minutes.call_id})
+            # A bug in the turn machine must not leave the caller on a silent line.
+            log.exception("turn-taking broke", extra={"call_id": self._turn_log.call_id})
             self.end(EndReason.ENGINE_ERROR)
             return
         observer = self._observer
@@ -281,14 +282,14 @@ class Dialogue:
         self._note_phase(now)
 
     def _note_phase(self, now: float) -> None:
-        """Whom a silence from now on is due to."""
-        asking = self._hearing.is_asking
+        """Sets the cause of a silence from now on, by the state of the turn machine."""
+        asking = self._recognition.is_asking
         self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
 
     def _set_playout(self, now: float) -> None:
-        """How the agent sounds follows from whose turn it is."""
+        """Holds, ducks, restores or releases the playout, by the state of the turn machine."""
         state = self._turns.state
-        self._ears.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
+        self._audio_input.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
         if state in _SILENCED:
             self.playout.hold()
             return
@@ -298,7 +299,7 @@ class Dialogue:
             self.playout_filled()
             return
         if self.playout.release(now) and self._turns.state is state in _SAYING and not self.playout.is_filled:
-            self.playout_ran_out(now)  # its last frame may have left just now
+            self.playout_ran_out(now)  # the last frame may have left while the playout was held
 
     def _drain(self, now: float) -> None:
         while (action := self._turns.next_action()) is not None:
@@ -316,61 +317,63 @@ class Dialogue:
 
     def _decode(self, action: Decode, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.decode(action.turn, self._tasks, judged=True, noisy=self._turns.noise.is_noisy(now))
+            noisy = self._turns.noise.is_noisy(now)
+            self._recognition.decode(action.turn, self._tasks, judged=True, noisy=noisy)
 
     def _request_partial(self, action: RequestPartial, now: float) -> None:
         self._check_voice(action, now)
         if self._tasks is not None:
-            self._hearing.request_partial(action.turn, self._tasks)
+            self._recognition.request_partial(action.turn, self._tasks)
 
     def _poll_partial(self, action: PollPartial, now: float) -> None:
         if self._tasks is not None:
-            self._hearing.poll_partial(action.turn, self._tasks)
+            self._recognition.poll_partial(action.turn, self._tasks)
 
     def _accept_speech(self, action: AcceptSpeech, now: float) -> None:
-        self._ears.accept_speech()
+        self._audio_input.accept_speech()
 
     def _reject_as_noise(self, action: RejectAsNoise, now: float) -> None:
-        self._ears.reject_as_noise(action.seconds)
+        self._audio_input.reject_as_noise(action.seconds)
         self._watch.phase("noise", now - action.seconds)
         if self._turns.state is State.HEARING:
-            self.receive(SpeechStopped(self._ears.silent_since(), self._ears.voiced_ms), now)
+            self.receive(SpeechStopped(self._audio_input.silent_since(), self._audio_input.voiced_ms), now)
 
     def _start_reply(self, action: StartReply, now: float) -> None:
         if isinstance(action.event, UserSaid) and action.silent_since is not None:
             self._watch.caller(action.silent_since)
-            self._ears.believe(action.event.text)
+            self._audio_input.believe(action.event.text)
         if self._tasks is not None:
-            self.answering.start(action, now, self._tasks)
+            self.agent_turns.start(action, now, self._tasks)
 
     def _confirm_turn(self, action: ConfirmTurn, now: float) -> None:
-        self.answering.confirm_turn(action.endpoint_due, now)
+        self.agent_turns.confirm_turn(action.endpoint_due, now)
 
     def _interrupt(self, action: Interrupt, now: float) -> None:
-        self.answering.interrupt(now)
+        self.agent_turns.interrupt(now)
 
     def _discard(self, action: Discard, now: float) -> None:
         if self._turns.state is State.LISTENING:
             self._watch.nobody(now)
-        self.answering.forget(now)
+        self.agent_turns.forget(now)
 
     def _play_filler(self, action: PlayFiller, now: float) -> None:
-        self._minutes.filler()
-        self.answering.interject(Phrase.FILLER)
+        self._turn_log.filler()
+        self.agent_turns.interject(Phrase.FILLER)
 
     def _say_last_words(self, action: SayLastWords, now: float) -> None:
         at_once = action.reason is EndReason.MAX_DURATION
         phrase = LAST_WORDS[action.reason]
-        self.answering.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
+        self.agent_turns.last_words(action.turn, phrase, now, at_once=at_once, final=action.final)
 
     def _check_voice(self, action: CheckVoice | RequestPartial, now: float) -> None:
-        if now - self._ears.last_frame_at > QUIET_LINE_S and self._ears.fall_silent() is not None:
+        quiet_s = now - self._audio_input.last_frame_at
+        if quiet_s > QUIET_LINE_S and self._audio_input.fall_silent() is not None:
             self.heard(Sound.STOPPED, now)
 
     def _end_call(self, action: EndCall, now: float) -> None:
         rescue = self._settings.rescue
         if action.reason is EndReason.ENGINE_ERROR and rescue:
-            self.answering.target = rescue
+            self.agent_turns.target = rescue
             self.end(EndReason.TRANSFER)
         else:
             self.end(action.reason)

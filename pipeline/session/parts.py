@@ -1,4 +1,4 @@
-"""The engines and the agent of one conversation."""
+"""The engines and the agent that a session hands to its parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline.speech import TextToSpeech
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionParts:
-    """The engines and the agent of one conversation. `voices`: the first speaks, the others in its place when
-    it fails. `judge`: the end-of-turn detector; None: the words alone decide."""
+    """The engines and the agent of one conversation. `voices`: the first speaks, the others are its
+    fallbacks, in order. `detector`: the end-of-turn detector; None: the words alone decide."""
 
     leg: Leg
     agent: Conversation
     voices: tuple[TextToSpeech, ...]
     phrases: Phrases
     observer: SessionObserver | None
-    judge: EndOfTurnDetector | None = None
+    detector: EndOfTurnDetector | None = None

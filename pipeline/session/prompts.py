@@ -1,7 +1,7 @@
-"""The server's own phrases, synthesised before the first call: when a voice fails it is too late to ask that
-voice.
+"""Prepares the server's own phrases (filler, apology, goodbye) at start-up: a voice that has failed cannot
+synthesise an apology.
 
-A phrase that no voice could say is a short tone: the caller hears something in any case.
+A short tone replaces a phrase that no voice could say, so that the caller hears something in any case.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipeline.text.prompts import Phrase, standard
 
 log = logging.getLogger(__name__)
 
-SYNTHESIS_LIMIT_S: Final = 20.0  # a cold neural voice on a busy CPU; this is start-up, not a call
+SYNTHESIS_LIMIT_S: Final = 20.0  # per phrase, at start-up: a cold neural voice on a busy CPU is slow
 _TONE_HZ: Final = 8000
 _Synthesised: TypeAlias = tuple[str, Pcm, int]
 """Text, samples, and their rate."""
@@ -53,8 +53,8 @@ class Spoken:
 
 
 class Phrases:
-    """The phrases of one agent, shared by its calls: those of its own language, and the standard ones of
-    every other language that it may change to."""
+    """The phrases of one agent, shared by its calls: its own in the agent's language, the standard ones in
+    every other language that the agent may change to."""
 
     def __init__(
         self, spoken: dict[Phrase, _Synthesised] | None = None, *, others: Mapping[str, Phrases] | None = None
@@ -107,8 +107,8 @@ async def _spoken(
 
 
 async def _patiently(voice: TextToSpeech, text: str, language: str, phrase: Phrase) -> Pcm | None:
-    """`text`, asked for once more after a failure that may pass: the phrase stands for as long as the server
-    runs. None where it failed."""
+    """Synthesises `text`, with a second try after a retryable failure, since the phrase is kept for as long
+    as the server runs. None after a failure."""
     for _ in range(2):
         try:
             return await synthesise(voice, text, language)
@@ -121,7 +121,8 @@ async def _patiently(voice: TextToSpeech, text: str, language: str, phrase: Phra
 
 
 async def synthesise(voice: TextToSpeech, text: str, language: str) -> Pcm:
-    """All of `text` at once, at the voice's rate. Raises `EngineError`, TimeoutError."""
+    """Synthesises all of `text`: int16 samples at the voice's rate. Raises `EngineError`, also for inaudible
+    audio, and TimeoutError after `SYNTHESIS_LIMIT_S`."""
     chunks: list[Pcm] = []
     async with asyncio.timeout(SYNTHESIS_LIMIT_S):
         with contained("the voice"):

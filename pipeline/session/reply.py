@@ -1,4 +1,4 @@
-"""The reply to one event: the agent's acts, carried out in order as the agent gives them."""
+"""Carries out the agent's acts in reply to one event, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pipeline.net.untrusted import clean_text
 from pipeline.session.synthesis import Synthesis
 from pipeline.speech import Expected
 
-LONGEST_WAIT_S: Final = 60.0
+LONGEST_WAIT_S: Final = 60.0  # of `Wait`
 
 Certain: TypeAlias = "asyncio.Future[None] | None"
 
@@ -59,10 +59,11 @@ class Stage(Protocol):
 
 class Reply:
     """The reply to one event. `run` returns when every act has been carried out and every word is in the
-    playout, which is not yet heard. Cancelling `run` closes the agent's iterator and stops the voice.
+    playout, before the caller has heard them. Cancelling `run` closes the agent's iterator and stops the
+    voice.
 
-    A reply to a turn that is only presumed to be over (`certain`: a future) makes words, and does nothing
-    else until `settle` is called.
+    `certain`: a future for a turn that is only presumed to be over. Until `confirm_turn` sets that future,
+    the reply synthesises words and carries out no other act. None: the turn is over.
     """
 
     __slots__ = (
@@ -80,16 +81,16 @@ class Reply:
         self._stage = stage
         self._voice = voice
         self._certain = certain
-        self._agent_s: float | None = None  # to its first words
-        self._asked: Expect | None = None  # to be expected when the turn is certain
+        self._agent_s: float | None = None  # seconds from the event to the agent's first words
+        self._asked: Expect | None = None  # passed to the stage once the turn is certain
         self._expected = False
         self._acted = False
         self.started = 0.0
-        """When the agent was asked (loop time)."""
+        """Loop time at which the agent was asked."""
 
     @property
     def came_to_nothing(self) -> bool:
-        """The agent has said nothing that could be heard, and done nothing."""
+        """Whether the reply so far has neither audible words nor an act that the caller notices."""
         return not self._acted and self._voice.first_chunk_s is None
 
     def waited(self, now: float) -> tuple[float, float]:
@@ -101,19 +102,19 @@ class Reply:
         return self._agent_s, now - self.started - self._agent_s if tts_s is None else tts_s
 
     async def settled(self) -> None:
-        """Returns when the turn that is answered is over for certain."""
+        """Waits until the turn that is answered is over for certain."""
         if self._certain is not None:
             await asyncio.shield(self._certain)
 
     def confirm_turn(self) -> None:
-        """The turn that is answered is over."""
+        """Marks the presumed turn as over: `settled` returns, and acts other than words are carried out."""
         if self._certain is not None and not self._certain.done():
             self._certain.set_result(None)
             if self._asked is not None:
                 self._stage.expect(self._asked.expected, masked=self._asked.masked)
 
     async def run(self, conversation: Conversation) -> None:
-        """Carries the answer out. Raises `EngineError`, and whatever else the agent raises."""
+        """Asks the agent and carries out its acts. Raises `EngineError`, and any exception of the agent."""
         loop = asyncio.get_running_loop()
         self.started = loop.time()
         self._voice.first_chunk_s = None
@@ -133,7 +134,7 @@ class Reply:
             self.task.cancel()
 
     async def _perform(self, act: AgentAct, now: float) -> bool:
-        """False: nothing can follow this act."""
+        """Carries out one act. False: no act can follow."""
         match act:
             case Say():
                 if self._agent_s is None:
@@ -159,7 +160,7 @@ class Reply:
             self._asked = act
 
     async def _do(self, act: AgentAct) -> bool:
-        """What cannot be undone."""
+        """Carries out an act that cannot be undone. False: no act can follow."""
         self._acted = self._acted or isinstance(act, SendDigits | Wait | HangUp | Transfer)
         match act:
             case SendDigits():

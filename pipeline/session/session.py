@@ -1,12 +1,12 @@
-"""One conversation on one leg, from the answer to the hang-up.
+"""Runs one conversation on one leg, from the answer to the hang-up.
 
 ```
-leg ── audio_received ──► Ears ──► Dialogue ◄──► Turns        (what happened, what to do)
-leg ◄── read / sent ───── Playout ◄── Voice ◄── Reply ◄── the agent
+leg ── audio_received ──► AudioInput ──► Dialogue ◄── events, actions ──► Turns
+leg ◄── read / sent ───── Playout ◄── Synthesis ◄── Reply ◄── the agent
 ```
 
 A frame goes in by direct call and comes out by direct call; only decoding and answering are tasks, and one
-loop timer stands for all of turn-taking's. Everything here runs on the event loop's thread."""
+loop timer serves all timers of turn-taking. Everything here runs on the event loop's thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.agent import AgentReport, Conversation
 from pipeline.audio import Pcm, silence
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.levels import is_audible
-from pipeline.call_progress.answer_detection import LineAgent, LineStage, Verdict
+from pipeline.call_progress.answer_detection import AnswerDetectionAgent, AnswerDetector, Verdict
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S
 from pipeline.errors import RecordingError, boundary
@@ -35,19 +35,20 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
-from pipeline.stt.fallback import told
+from pipeline.stt.fallback import of_call
 from pipeline.turns.events import LegEnded
 
 log = logging.getLogger(__name__)
 
 
 class Session:
-    """One conversation on one leg; made on the event loop, and `run` once.
+    """One conversation on one leg: make a `Session` on the event loop and call `run` once. The session hangs
+    up the leg at the end, except after `EndReason.TRANSFER`.
 
-    `fallback_tts` speak when `tts` cannot. `recording` is fed and closed by the session. `observer` is told
-    events as they happen. `judge` is the end-of-turn detector; without one the words alone decide. `line`
-    detects answering machines and tones, and the first words wait for its verdict where its settings say so.
-    The leg is hung up at the end unless the call is transferred (`EndReason.TRANSFER`).
+    `fallback_tts`: voices that speak, in order, when `tts` cannot. `phrases`: the server's own phrases; None:
+    tones. `recording`: fed and closed by the session. `observer`: called with events as they happen.
+    `answer_detector`: detects answering machines and tones; the agent's first words wait for its verdict
+    where its settings say so. `detector`: the end-of-turn detector; None: the words alone decide.
     """
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
@@ -63,37 +64,37 @@ class Session:
         phrases: Phrases | None = None,
         recording: Recording | None = None,
         observer: SessionObserver | None = None,
-        line: LineStage | None = None,
-        judge: EndOfTurnDetector | None = None,
+        answer_detector: AnswerDetector | None = None,
+        detector: EndOfTurnDetector | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
         self._leg = leg
-        self._agent = agent if line is None else LineAgent(agent, line)
-        self._line, self._recording = line, recording
+        self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
+        self._answer_detector, self._recording = answer_detector, recording
         self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
         self._call_id = call_id
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._leg_reason = ""
         self._ended = 0.0
-        self._minutes = TurnLog(observer, call_id=call_id, loop=self._loop)
-        heard_by = told(stt, partial(self._minutes.fault_now, "stt"))
-        self._ears = _ears(heard_by, settings, rate_hz=leg.rate_hz, judged=judge is not None)
-        cast = SessionParts(
+        self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop)
+        heard_by = of_call(stt, partial(self._turn_log.fault_now, "stt"), call_id=call_id)
+        self._audio_input = _audio_input(heard_by, settings, rate_hz=leg.rate_hz, judged=detector is not None)
+        parts = SessionParts(
             leg=leg,
             agent=self._agent,
             voices=(tts, *fallback_tts),
             phrases=phrases or Phrases(),
             observer=observer,
-            judge=judge,
+            detector=detector,
         )
-        self._dialogue = Dialogue(cast, self._ears, self._minutes, settings=settings)
+        self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
         self._echo = EchoGate(leg.rate_hz)
         self._dialogue.playout.tap = self._played
 
     async def run(self) -> SessionResult:
-        """The conversation, from the first word to the hang-up. Never raises for what the caller, an
-        engine, the agent or the disk did: that is in the result."""
+        """Runs the conversation, from the first word to the hang-up, and returns its result. Failures of an
+        engine, the agent, the leg or the disk do not raise; they are in the result."""
         dialogue = self._dialogue
         async with asyncio.TaskGroup() as tasks:
             try:
@@ -107,54 +108,55 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
-        dialogue.answering.leave()  # and is freed with the session, without a garbage collection
+        dialogue.agent_turns.leave()  # breaks reference cycles: the session is freed without the collector
         return await self._result(reason)
 
     async def _somebody_is_there(self) -> bool:
-        """Waits, where the agent's settings ask for it, until there is somebody (or a beep) to talk to."""
-        line, over = self._line, self._dialogue.over
-        if line is None:
+        """Waits for the verdict of answer detection where the settings say so. False: the call is over."""
+        answer_detector, over = self._answer_detector, self._dialogue.over
+        if answer_detector is None:
             return True
-        line.begin(self._loop.time())
-        while line.holds and not self._verdict.done() and not over.done():
-            due = line.timer_at()
+        answer_detector.begin(self._loop.time())
+        while answer_detector.holds and not self._verdict.done() and not over.done():
+            due = answer_detector.timer_at()
             limit_s = None if due is None else max(0.0, due - self._loop.time())
             await asyncio.wait((self._verdict, over), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            line.handle_timer(self._loop.time())
-            if line.verdict is not None:
+            answer_detector.handle_timer(self._loop.time())
+            if answer_detector.verdict is not None:
                 break
-        if line.verdict is Verdict.HANG_UP:
+        if answer_detector.verdict is Verdict.HANG_UP:
             self._dialogue.end(EndReason.AGENT)
         return not over.done()
 
     def write(self, text: str) -> None:
-        """Takes a chat message of the caller's, answered like spoken words."""
+        """Takes a chat message of the caller's, which the agent answers like spoken words. No effect before
+        the conversation has begun."""
         if text and self._dialogue.begun:
             self._dialogue.written(clean_text(text), self._loop.time())
 
     def stop(self) -> None:
-        """Ends the conversation at once, from outside (`EndReason.STOPPED`). Again, or after the end:
-        nothing."""
+        """Ends the conversation at once with `EndReason.STOPPED`. No effect after the end."""
         self._dialogue.end(EndReason.STOPPED)
 
     # From the leg (`LegListener`) -----------------------------------------------------------------------
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        """Takes a frame of the caller's audio."""
+        """Takes a frame of the caller's audio: records it, and passes it to answer detection, the echo gate
+        and voice detection. Parameters are those of `LegListener.audio_received`."""
         if self._recording is not None:
-            hidden = self._hidden if self._minutes.masking.covers(now) else None
+            hidden = self._hidden if self._turn_log.redaction.covers(now) else None
             self._recording.caller(frame if hidden is None else hidden, position, now)
-        if self._line is not None:
-            self._look_at(self._line, frame, now)
+        if self._answer_detector is not None:
+            self._look_at(self._answer_detector, frame, now)
         if not self._dialogue.begun or self._leg.held:
             return
         echo = self._echo.is_echo(frame, now)
-        sound = self._ears.push(frame, position, now, concealed=concealed, echo=echo)
+        sound = self._audio_input.push(frame, position, now, concealed=concealed, echo=echo)
         if sound is not None:
             self._dialogue.heard(sound, now)
 
-    def _look_at(self, line: LineStage, frame: Pcm, now: float) -> None:
-        verdict = line.push(frame, now)
+    def _look_at(self, answer_detector: AnswerDetector, frame: Pcm, now: float) -> None:
+        verdict = answer_detector.push(frame, now)
         if verdict is Verdict.HANG_UP and self._dialogue.begun:
             self._dialogue.end(EndReason.AGENT)
         elif verdict is not None and not self._verdict.done():
@@ -193,35 +195,41 @@ class Session:
     async def _result(self, reason: EndReason) -> SessionResult:
         recording = await self._close_recording()
         report = self._report()
-        minutes, answering = self._minutes, self._dialogue.answering
+        turn_log, agent_turns = self._turn_log, self._dialogue.agent_turns
         return SessionResult(
             reason=reason,
-            disposition=answering.disposition or self._line_found() or report.disposition,
-            line="" if self._line is None else self._line.found or self._line.early,
-            transfer_target=answering.target,
+            disposition=agent_turns.disposition or self._detected() or report.disposition,
+            line=""
+            if self._answer_detector is None
+            else self._answer_detector.found or self._answer_detector.early,
+            transfer_target=agent_turns.target,
             leg_reason=self._leg_reason,
-            transcript=minutes.transcript.entries,
-            turns=tuple(minutes.turns),
-            interruptions=minutes.interruptions,
+            transcript=turn_log.transcript.entries,
+            turns=tuple(turn_log.turns),
+            interruptions=turn_log.interruptions,
             report=report,
-            faults=tuple(minutes.faults),
-            duration_ms=minutes.ms(self._ended),
-            caller_speech_ms=self._ears.voiced_samples * 1000 // self._ears.rate_hz,
-            agent_speech_ms=round(minutes.agent_speech_s * 1000),
+            faults=tuple(turn_log.faults),
+            duration_ms=turn_log.ms(self._ended),
+            caller_speech_ms=self._audio_input.voiced_samples * 1000 // self._audio_input.rate_hz,
+            agent_speech_ms=round(turn_log.agent_speech_s * 1000),
             recording=recording,
-            silences=tuple(minutes.silences),
-            do_not_call=answering.do_not_call_reason,
+            silences=tuple(turn_log.silences),
+            do_not_call=agent_turns.do_not_call_reason,
         )
 
-    def _line_found(self) -> str:
-        """Why there was no conversation."""
-        line = self._line
-        return line.found if line is not None and line.verdict is Verdict.HANG_UP else ""
+    def _detected(self) -> str:
+        """The kind of line that answer detection hung up on, "" where it did not."""
+        answer_detector = self._answer_detector
+        return (
+            answer_detector.found
+            if answer_detector is not None and answer_detector.verdict is Verdict.HANG_UP
+            else ""
+        )
 
     def _report(self) -> AgentReport:
         with boundary(log, "agent could not report", call_id=self._call_id) as failure:
             return self._agent.report()
-        self._minutes.fault_now("agent", f"the agent could not report ({failure.kind})")
+        self._turn_log.fault_now("agent", f"the agent could not report ({failure.kind})")
         return AgentReport()
 
     async def _close_recording(self) -> Path | None:
@@ -230,12 +238,12 @@ class Session:
         try:
             return await self._recording.close()
         except RecordingError as error:
-            self._minutes.fault_now("recording", str(error))
+            self._turn_log.fault_now("recording", str(error))
             return error.path
 
 
-def _ears(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
-    """What a conversation hears with; where turns are judged by the voice, it remembers enough of it."""
+def _audio_input(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
+    """Makes the conversation's `AudioInput`; `judged`: keeps enough audio for the end-of-turn detector."""
     return AudioInput(
         stt,
         rate_hz=rate_hz,

@@ -1,9 +1,9 @@
-"""The agent's voice: text in, audio into the playout, through every failure of an engine.
+"""Synthesises the agent's text into the playout, with retries and fallback engines.
 
-An engine that fails or stalls is asked once more if that may help, then the next engine is; the last one is
-asked until the session's patience with a voice is over. Each goes on where the one before broke off, at the
-word. Long texts are cut into sentences, and the next is synthesised while one is heard: only a little ahead,
-since an interruption throws away what was made.
+An engine that fails or stalls is asked once more if the failure is retryable, then the next engine is asked;
+the last engine is asked again until `tts_stall_ms` is over. Each attempt goes on at the word at which the one
+before broke off. A text is split into sentences, and one sentence is synthesised while the one before is
+heard: at most `AHEAD_S` ahead, since an interruption discards that audio.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from pipeline.text.normalise import verbalize
 from pipeline.text.sentences import sentences
 
 AHEAD_S: Final = 4.0
-"""The next sentence is asked for when this much is left to hear: more than a stall and a retry take."""
+"""The next sentence is synthesised when this many seconds of audio are left in the playout: more than a stall
+and a retry take."""
 
 
-_RETRY_PAUSE_S: Final = 0.1  # before the last engine is asked a third time; twice as long before the next
+_RETRY_PAUSE_S: Final = 0.1  # before the third request to the last engine; doubled before each next one
 
-_SHORTEST: Final = 24  # characters; shorter sentences are joined: each request has a fixed cost
+_SHORTEST: Final = 24  # characters; shorter sentences are joined, since each request has a fixed cost
 
 
 class Synthesis:
-    """Speaks into one playout with the first of `engines` that succeeds. `on_fault` is called with every
-    failure, but not for a language that is left to the next engine."""
+    """Speaks into one playout with the first of `engines` that succeeds. `on_fault` is called with role and
+    reason of every failure, except a `LanguageRefused` after which another engine is asked."""
 
     def __init__(
         self,
@@ -56,8 +57,8 @@ class Synthesis:
         on_fault: Callable[[str, str], None],
     ) -> None:
         self.first_chunk_s: float | None = None
-        """What all engines that were asked took for the first sound since somebody set this to None; None
-        until there is one."""
+        """Seconds from the first request since `Reply.run` set this field to None until audible sound, all
+        engines and retries included; None until then."""
         self._asked = 0.0
         self.language = settings.language
         self._playout = playout
@@ -71,8 +72,9 @@ class Synthesis:
         self._resamplers: dict[int, Resampler] = {}
 
     async def say(self, text: str, *, interruptible: bool) -> None:
-        """Says `text`, its figures in words, and returns when all of it is in the playout. Raises
-        `EngineError` when no engine can say it; what they could say is then still heard."""
+        """Synthesises `text`, with numbers and symbols as words, and returns when all of the audio is in the
+        playout. Raises `EngineError` when no engine can say a sentence; audio made before stays in the
+        playout."""
         verbalized = sentences(verbalize(text, self.language), shortest=_SHORTEST)
         pieces = [piece for piece in verbalized if any(character.isalnum() for character in piece)]
         if not pieces:
@@ -104,11 +106,11 @@ class Synthesis:
             else:
                 return
             if not rest:
-                return  # it failed after its last word
+                return  # the engine failed after the last word
         raise EngineError("no voice could say the sentence", retryable=False)
 
     def _note(self, error: EngineError) -> None:
-        """A voice that is left alone was not even asked: the record says so once, not at every sentence."""
+        """Records a fault; one of an open circuit breaker once only, since every sentence meets it."""
         if not isinstance(error, EngineCircuitOpen):
             self._on_fault("tts", str(error))
         elif str(error) not in self._resting:
@@ -116,8 +118,9 @@ class Synthesis:
             self._on_fault("tts", str(error))
 
     def _attempts(self) -> Iterator[tuple[float, TextToSpeech]]:
-        """Each engine, once more if its failure may pass. Nobody stands behind the last one: unless it asked
-        for peace, it is asked while the session is patient with a voice, after pauses (in seconds)."""
+        """The engines in order, each twice where the first failure is retryable, with the pause before each
+        request in seconds. The last engine, which has no fallback, is repeated until `tts_stall_ms` is over,
+        unless it timed out or was busy."""
         for engine in self._engines:
             self._failed = None
             yield 0.0, engine
@@ -133,7 +136,7 @@ class Synthesis:
         utterance.begin_piece(text)
         self._made_from = utterance.samples
         sound = self._sound = Audibility(self._playout.rate_hz)
-        kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # until there is anything to be heard in it
+        kept: list[tuple[Pcm, Sequence[SpokenWord]]] = []  # silence before the first audible chunk
         with contained("the voice"):
             resampler = self._resampler(engine.rate_hz)
             ahead_s = self._playout.queued_samples / self._playout.rate_hz
@@ -163,8 +166,8 @@ class Synthesis:
         self._made_to = utterance.samples
 
     def _break(self, utterance: Utterance, error: EngineError) -> str:
-        """The words that were not said. A silence at the end of what was made need not be waited for, nor
-        what a voice without end has made beyond what is heard."""
+        """Ends the piece and returns its words that were not said. Trailing silence, and all unheard audio of
+        a voice that made more than its text can take, is removed from the playout."""
         ours = self._sound.heard and utterance.samples == self._made_to  # no filler came after it
         if ours and isinstance(error, EngineEndless):
             self._playout.retract(self._made_to - self._made_from)
@@ -193,7 +196,7 @@ class Synthesis:
 
     @staticmethod
     def _placed(chunk: SpeechChunk, resampler: Resampler) -> Sequence[SpokenWord]:
-        """The chunk's words in samples of the leg."""
+        """The chunk's words with times in samples at the playout's rate."""
         ratio = resampler.to_hz / resampler.from_hz
         late = resampler.delay_samples
         return [

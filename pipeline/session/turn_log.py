@@ -1,4 +1,4 @@
-"""The log of one conversation: transcript, turns and faults, on the call's media clock."""
+"""Records the transcript, turns, silences and faults of one conversation, on the call's media clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Exchange:
-    """A turn being recorded."""
+    """The exchange under way: an event and the agent's answer to it."""
 
     event: AgentEvent
     began: float
@@ -35,23 +35,24 @@ class _Exchange:
 
 
 class TurnLog:
-    """Transcript, turns and faults of one call; tells the observer. Moments come in as loop time."""
+    """Records transcript, turns, silences and faults of one call and passes them to the observer. Moments are
+    loop time; records have milliseconds since the log was made."""
 
     def __init__(
         self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.transcript = Transcript()
-        self.masking = Redaction()
-        """What the caller says and keys while it is active is written down as dots."""
+        self.redaction = Redaction()
+        """While active, the caller's words and digits appear as dots in transcript, turns and events."""
         self.turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
         self.silences: list[Silence] = []
         self.interruptions = 0
         self.agent_speech_s = 0.0
         self.heard = ""
-        """What the caller heard of the agent's last answer."""
+        """The part of the agent's last answer that the caller heard."""
         self.cut_short = False
-        """They interrupted it."""
+        """Whether the caller interrupted the agent's last answer."""
         self._observer = observer
         self.call_id = call_id
         self._loop = loop
@@ -59,7 +60,7 @@ class TurnLog:
         self._exchange: _Exchange | None = None
 
     def ms(self, moment: float) -> int:
-        """`moment` on the call's media clock."""
+        """Converts loop time `moment` to milliseconds on the call's media clock."""
         return max(0, round((moment - self._began) * 1000))
 
     def fault(self, role: str, message: str, now: float) -> None:
@@ -76,12 +77,12 @@ class TurnLog:
     def begin(
         self, event: AgentEvent, now: float, *, clock: TurnClock | None, caller: TranscriptEntry | None
     ) -> None:
-        """Begins the exchange that `event` opens. An exchange of which nothing was heard is replaced: the
-        caller went on, and `caller` is the whole of what they said."""
-        self._exchange = _Exchange(event, now, clock, caller, self.masking.active)
+        """Begins the exchange that `event` opens. An exchange under way is replaced: the caller went on
+        before hearing any of its answer, and `caller` has the words of both."""
+        self._exchange = _Exchange(event, now, clock, caller, self.redaction.active)
 
     def confirm(self, caller: TranscriptEntry | None, *, endpoint_due: float, words_known: float) -> None:
-        """Notes the final words of the exchange and the moments of its end-point and its words."""
+        """Sets the final words of the exchange, and the loop times of its end-point and its words."""
         exchange = self._exchange
         if exchange is not None:
             exchange.caller = caller
@@ -89,7 +90,8 @@ class TurnLog:
                 exchange.clock.endpoint_due, exchange.clock.words_known = endpoint_due, words_known
 
     def sounded(self, now: float, *, agent_s: float, tts_s: float) -> None:
-        """A frame of the answer was handed to the wire; the first one counts."""
+        """Notes at the first call of an exchange that the caller hears the answer from `now` on: computes the
+        latency and adds the caller's entry to the transcript. `agent_s`, `tts_s`: see `Reply.waited`."""
         exchange = self._exchange
         if exchange is None or exchange.sounded:
             return
@@ -97,16 +99,16 @@ class TurnLog:
         if exchange.clock is not None:
             exchange.clock.agent_s, exchange.clock.tts_s = agent_s, tts_s
             exchange.latency = exchange.clock.latency(now)
-        if exchange.caller is not None:  # from the first sound of the answer on, what the caller said stands
+        if exchange.caller is not None:  # the caller's words are final from the first sound of the answer on
             self._add(exchange.caller)
 
     def filler(self) -> None:
-        """The agent was late and the caller was given something to hear."""
+        """Counts a filler phrase in the exchange under way."""
         if self._exchange is not None:
             self._exchange.fillers += 1
 
     def silence(self, began: float, seconds: float, cause: str) -> None:
-        """Records a silence, with its cause."""
+        """Records a silence of `seconds` from loop time `began` on, with its cause."""
         silence = Silence(self.ms(began), round(seconds * 1000), cause)
         self.silences.append(silence)
         if self._exchange is not None:
@@ -199,7 +201,7 @@ class TurnLog:
         if not text:
             return None
         first, last, origin = times
-        if self.masking.active:
+        if self.redaction.active:
             return TranscriptEntry(
                 Role.CALLER, masked(text), self.ms(first), self.ms(last), confidence=confidence
             )
@@ -214,22 +216,22 @@ class TurnLog:
         )
 
     def understood(self, text: str, now: float) -> None:
-        """Passes the interim words of the caller to the observer, masked where the answer is."""
+        """Passes the caller's interim words to the observer, as dots while masking is active."""
         if self._observer is not None and text:
-            self._observer.words_heard(masked(text) if self.masking.active else text, now)
+            self._observer.words_heard(masked(text) if self.redaction.active else text, now)
 
     def agent_speaks(self, text: str, now: float) -> None:
-        """An utterance of the agent's begins to be heard."""
+        """Passes the observer an utterance of the agent that the caller begins to hear."""
         if self._observer is not None and text:
             self._observer.agent_speaking(text, now)
 
     def caller_wrote(self, text: str, now: float) -> None:
-        """Makes the entry of a caller's chat message."""
-        shown = masked(text) if self.masking.active else text
+        """Adds a chat message of the caller's to the transcript."""
+        shown = masked(text) if self.redaction.active else text
         self._add(TranscriptEntry(Role.CALLER, shown, self.ms(now), self.ms(now), confidence=1.0))
 
     def caller_said(self, entry: TranscriptEntry) -> None:
-        """Adds caller's words without an exchange to the transcript."""
+        """Adds words of the caller that no exchange answers to the transcript."""
         self._add(entry)
 
     def _add(self, entry: TranscriptEntry) -> None:

@@ -1,10 +1,10 @@
-"""Type-ahead: keys and messages of the caller during words that nothing interrupts, kept until those end."""
+"""Type-ahead: keeps digits and text messages of the caller during protected words until those words end."""
 
 from __future__ import annotations
 
 from typing import Final
 
-MAX_TEXT_CHARS: Final = 4000  # what somebody writes at once; it goes into a prompt
+MAX_TEXT_CHARS: Final = 4000  # a limit, since the text goes into a language model's prompt
 MAX_KEYS: Final = 32  # longer than a card number
 
 
@@ -25,7 +25,7 @@ class TypeAhead:
         self._text = f"{self._text} {text}".strip()[:MAX_TEXT_CHARS]
 
     def take(self) -> tuple[str, str]:
-        """Gives the keys and the text, and forgets both."""
+        """Returns the keys and the text, and empties both."""
         taken = self._keys, self._text
         self._keys = self._text = ""
         return taken

@@ -1,4 +1,4 @@
-"""Decides by sound whether a change of the line's audio is the caller's voice."""
+"""Decides whether a change in the line's audio is the caller's voice or noise."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED
 _PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
 
 BURST_MS: Final = 200
-"""In a pause on a noisy line only a longer voice, or a word, is the caller's; and where such a voice has once
-gone by without a word, only a word."""
+"""Least length of a voice that counts as the caller's in a pause on a noisy line. A shorter voice counts only
+with words, and so does a longer one after speech that turned out to be noise."""
 
 
 class VoiceGate:
     """Decides for one conversation which sounds of the line count as the caller's voice."""
 
-    __slots__ = ("_ears", "_settings")
+    __slots__ = ("_audio_input", "_settings")
 
-    def __init__(self, ears: AudioInput, settings: SessionSettings) -> None:
-        self._ears = ears
+    def __init__(self, audio_input: AudioInput, settings: SessionSettings) -> None:
+        self._audio_input = audio_input
         self._settings = settings
 
     def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
-        """What `sound` is to be taken for; None: for nothing."""
+        """The change that `sound` counts as: `sound` itself, or on a noisy line `Sound.STARTED` for a voice
+        with words or of `BURST_MS`; None for noise and background speech."""
         if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.noise.is_noisy(now):
             return None if sound is Sound.MURMURED else sound
         lasts = (
             sound is not Sound.MURMURED
-            and self._ears.run_ms >= BURST_MS
+            and self._audio_input.run_ms >= BURST_MS
             and not turns.noise.last_speech_was_noise
         )
-        return Sound.STARTED if lasts or turns.says_more(self._ears.partial()) else None
+        return Sound.STARTED if lasts or turns.says_more(self._audio_input.partial()) else None
 
     def is_long(self, state: State) -> bool:
-        """Whether the voice has lasted long enough to interrupt the agent: `barge_in_ms`, or `hush_ms` with a
-        pitch, which no cough has."""
-        ears, settings = self._ears, self._settings
-        if ears.voiced_ms >= settings.barge_in_ms:
+        """Whether the voice has lasted long enough to interrupt the agent in `state`: `barge_in_ms`, or
+        `hush_ms` over the agent with a pitch, which no cough has."""
+        audio_input, settings = self._audio_input, self._settings
+        if audio_input.voiced_ms >= settings.barge_in_ms:
             return True
-        if state not in BOTH_SPEAK or ears.voiced_ms < settings.hush_ms:
+        if state not in BOTH_SPEAK or audio_input.voiced_ms < settings.hush_ms:
             return False
-        return is_pitched(ears.recent(), ears.rate_hz)
+        return is_pitched(audio_input.recent(), audio_input.rate_hz)

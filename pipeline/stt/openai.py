@@ -1,11 +1,9 @@
-"""Speech to text by a server with OpenAI's `/audio/transcriptions`: Whisper, Parakeet and the like on
-somebody's GPU.
+"""Speech to text by a server with OpenAI's `/audio/transcriptions`, such as Whisper or Parakeet on a GPU.
 
-The whole utterance is sent whenever its text is asked for: at the first pause on speculation, and again if
-the caller went on. A long one is cut where it is quiet, and what is before the cut is sent once, and again
-only where the server failed.
-Confidence is exp(mean log-probability) where the server says it (`verbose_json`), else a constant; not
-comparable between servers.
+Each request for the text sends the whole utterance: at the first pause, and again if the caller goes on. A
+long utterance is cut at a quiet place, and the audio before the cut is sent once, and again only after a
+failure. Confidence is exp(mean log-probability) if the server gives it (`verbose_json`), else a constant; the
+values of different servers are not comparable.
 """
 
 from __future__ import annotations
@@ -18,12 +16,13 @@ from typing import Any, Final
 
 import aiohttp
 import numpy as np
+from pydantic import Field
 
 from pipeline.audio import Pcm, wav
 from pipeline.audio.resample import resample
-from pipeline.engines.options import Options
+from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError, EngineRefused
-from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
+from pipeline.net.model_endpoint import EndpointTable, ModelEndpoint
 from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 from pipeline.stt.whisper.pieces import joined, quietest, shifted
 from pipeline.text.fold import plain_words
@@ -31,37 +30,36 @@ from pipeline.text.fold import plain_words
 PATH: Final = "audio/transcriptions"
 MODEL_RATE_HZ: Final = 16000
 PIECE_S: Final = 30
-"""The most that is sent at once: Whisper's window. A longer utterance is cut at its quietest place after
+"""Longest audio of a request: Whisper's window. A longer utterance is cut at its quietest place after
 `EARLIEST_S`."""
 
 EARLIEST_S: Final = 15
 WINDOW_S: Final = 60
-"""What is kept of speech that the server has not answered about: pieces that begin longer ago are dropped,
-wherever in the utterance they are, and the oldest of what it was not asked about yet."""
+"""Longest audio kept that the server has not yet recognised; older pieces are dropped, and so is the oldest
+audio that was not sent."""
 
-UNRATED: Final = 0.8  # the confidence of a text whose server tells none
+UNRATED: Final = 0.8  # the confidence of a text from a server that gives none
 _NO_SPEECH: Final = 0.6
-_SHORTEST_S: Final = 0.1  # OpenAI refuses less
+_SHORTEST_S: Final = 0.1  # OpenAI refuses shorter audio
 _PROMPT_CHARACTERS: Final = 600  # Whisper keeps 224 tokens of a prompt
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptionSettings:
-    """`timeout_s`: for one answer; `deadline_s`: for one where another engine could still answer in time. It
-    is asked at the first 100 ms of silence, and a turn waits for its words until 800 ms after its end.
-    `hints`: sends the expected phrases as the prompt, `prompt` before them. `min_confidence`: texts below it
-    count as not understood."""
+class TranscriptionSettings(EndpointTable):
+    """The options of the server. `timeout_s`: longest wait for an answer; `deadline_s`: the same where
+    another engine follows, so that the other can still answer within `stt_deadline_ms`. `prompt`: sent as the
+    prompt; `hints`: the expected phrases are added to the prompt. `min_confidence`: texts below are taken for
+    not understood."""
 
     model: str = "whisper-1"
-    timeout_s: float = 4.0
-    deadline_s: float = 0.7
-    min_confidence: float = 0.3
+    timeout_s: float = Field(default=4.0, ge=0.1, le=60)
+    deadline_s: float = Field(default=0.7, ge=0.1, le=60)
+    min_confidence: float = Field(default=0.3, ge=0, le=1)
     hints: bool = True
     prompt: str = ""
 
 
 class OpenAiSpeechToText:
-    """A recogniser for all calls of the process."""
+    """A recogniser by a server (`pipeline.speech.SpeechToText`), for all calls of the process."""
 
     def __init__(self, endpoint: ModelEndpoint, settings: TranscriptionSettings) -> None:
         self.endpoint = endpoint
@@ -70,45 +68,34 @@ class OpenAiSpeechToText:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiSpeechToText:
-        """Keys: base_url (required), api_key and those of `TranscriptionSettings`. Raises
-        `SettingsRefused`."""
-        options = Options("openai", settings)
-        base_url, api_key = endpoint_options(options)
-        read = TranscriptionSettings(
-            model=options.text("model", "whisper-1"),
-            timeout_s=options.number("timeout_s", 4.0, low=0.1, high=60),
-            deadline_s=options.number("deadline_s", 0.7, low=0.1, high=60),
-            min_confidence=options.number("min_confidence", 0.3, low=0, high=1),
-            hints=options.flag("hints", True),
-            prompt=options.text("prompt"),
-        )
-        options.finish()
-        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+        """Keys: those of `TranscriptionSettings`. Raises `SettingsRefused`."""
+        read = read_table("openai", TranscriptionSettings, settings)
+        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
 
     @property
     def deadline_s(self) -> float:
-        """See `TranscriptionSettings`."""
+        """Seconds after which an answer is late where another engine could still answer in time."""
         return self.settings.deadline_s
 
     async def start(self) -> None:
-        """Nothing: a server that is down now may be up when the first call comes."""
+        """Does nothing, since a server that is down now may be up at the first call."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> OpenAiListening:
         """Starts listening to one utterance."""
         return OpenAiListening(self, rate_hz=rate_hz, language=language, expected=expected)
 
     async def check(self) -> str:
-        """ "" if the server can be reached, or why not."""
+        """Checks whether the server can be reached: gives "" if so, else the reason."""
         return await self.endpoint.check()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         await self.endpoint.close()
 
     async def transcribe(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Hypothesis:
-        """The words of one utterance. Raises `EngineError`."""
+        """Recognises one utterance, int16 at `rate_hz`. Raises `EngineError`."""
         if samples.size < rate_hz * _SHORTEST_S:
             return Hypothesis("")
         sound = await asyncio.to_thread(_encoded, samples, rate_hz)
@@ -119,7 +106,7 @@ class OpenAiSpeechToText:
             if kind == "json":
                 raise
             answer = await self._ask(sound, language, expected, "json")
-            self._format = "json"  # not every server and model knows verbose_json: it was not the utterance
+            self._format = "json"  # the server or model lacks verbose_json
         return _hypothesis(answer, self.settings.min_confidence)
 
     async def _ask(self, sound: bytes, language: str, expected: Expected | None, kind: str) -> Any:
@@ -147,8 +134,8 @@ class OpenAiSpeechToText:
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """The beginning of a long utterance, or what follows on one. `asked`: the last request about it, `heard`:
-    once it is known."""
+    """A piece of an utterance, from sample `start` on. `asked`: its last request; `heard`: its result, None
+    before."""
 
     samples: Pcm
     start: int
@@ -157,8 +144,8 @@ class _Piece:
 
 
 class OpenAiListening:
-    """One utterance: a growing buffer, sent when its text is asked for. Whoever cancels `result` ends the
-    request about its end; those about pieces before a cut go on until `close`: they stay as they are."""
+    """One utterance: a growing buffer, sent when its text is asked for. Cancelling `result` ends the request
+    for the last piece; those for pieces before a cut, which do not change any more, go on until `close`."""
 
     __slots__ = (
         "_closed", "_engine", "_expected", "_known", "_language", "_last", "_one", "_pcm", "_pieces",
@@ -174,25 +161,24 @@ class OpenAiListening:
         self._expected = expected
         self._pieces: list[_Piece] = []
         self._pcm = bytearray()  # after the pieces
-        self._start = 0  # of that, in samples
+        self._start = 0  # first sample of `_pcm`
         self._known: tuple[int, Hypothesis] | None = None
         self._one = asyncio.Lock()
         self._last: _Piece | None = None  # while it is asked about
         self._closed = False
 
     def push(self, samples: Pcm) -> None:
-        """Keeps a copy; of what is longer than the window, and was never asked about, the end (cut a second
-        at a time)."""
+        """Keeps a copy of the samples; drops the oldest second of unsent audio beyond `WINDOW_S`."""
         self._pcm += samples.tobytes()
         if len(self._pcm) > (WINDOW_S + 1) * 2 * self._rate_hz:
             self._take(self._rate_hz)
 
     def partial(self) -> str:
-        """Nothing: every text costs a request."""
+        """Gives "", since every text costs a request."""
         return ""
 
     async def result(self) -> Hypothesis:
-        """The text of what was pushed so far, from the last request if nothing came since. Raises
+        """Recognises all audio so far; gives the last result if no audio came since. Raises
         `EngineError`."""
         async with self._one:
             if self._closed:
@@ -231,7 +217,7 @@ class OpenAiListening:
         self._start += count
 
     async def _hear(self, pieces: Sequence[_Piece]) -> Hypothesis:
-        """All of it; the last piece is asked about for this answer alone."""
+        """Recognises all pieces and joins them; the result of the last piece is not kept."""
         asked = [self._ask(piece) for piece in pieces if piece.heard is None]
         try:
             await asyncio.wait(asked)
@@ -245,7 +231,7 @@ class OpenAiListening:
         return joined([piece.heard for piece in pieces if piece.heard is not None])
 
     def _ask(self, piece: _Piece) -> asyncio.Task[None]:
-        """The request about a piece; a new one where the last has failed."""
+        """Gives the request for a piece; makes a new one if the last has failed."""
         if piece.asked is None or piece.asked.done():
             piece.asked = asyncio.create_task(self._hear_one(piece), name="transcription")
             piece.asked.add_done_callback(_forget)
@@ -263,7 +249,7 @@ def _give_up(piece: _Piece) -> None:
 
 
 def _forget(request: asyncio.Task[None]) -> None:
-    """Takes the failure of a request nobody waits for any more, so that it is not reported as lost."""
+    """Retrieves the exception of a request without a waiter, so that asyncio does not report it."""
     if not request.cancelled():
         request.exception()
 
@@ -273,11 +259,11 @@ def _encoded(samples: Pcm, rate_hz: int) -> bytes:
 
 
 def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
-    """What the server's answer says, as far as it makes sense. Raises `EngineError` for one without a
-    text."""
+    """Reads the server's answer; parts that are malformed are ignored. Raises `EngineError` for an answer
+    without a text."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("text"), str):
         raise EngineError("the recogniser answered without a text", retryable=True)
-    text = plain_words(answer["text"][: 2 * LONGEST_TEXT])  # what is cut of the rest is cut and told of later
+    text = plain_words(answer["text"][: 2 * LONGEST_TEXT])  # the final limit is in `FallbackListening`
     rated = [
         each for each in _mappings(answer.get("segments")) if _number(each.get("avg_logprob")) is not None
     ]
@@ -292,7 +278,7 @@ def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
 
 
 def _words(answer: Mapping[str, Any], confidence: float) -> tuple[HeardWord, ...]:
-    """The words with their times, where the server tells them."""
+    """The words with their times, () where the server gives none."""
     words = []
     for each in _mappings(answer.get("words"))[:LONGEST_TEXT]:
         text, start, end = (

@@ -1,8 +1,8 @@
-"""Speech to text by pocketsphinx: a recogniser for people's voices that needs no download. English only.
+"""Speech to text by pocketsphinx, which needs no download. English only.
 
-It listens with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by frame as the
-caller speaks, which gives the words so far. Where there may be an answer, the utterance is weighed as a whole
-when its result is asked for (`pipeline.stt.sphinx.verified`). A question without expected answers goes to
+The recogniser decodes with a grammar made of the expected answers (`pipeline.stt.sphinx.jsgf`), frame by
+frame during speech, which gives the interim words. If there may be an answer, the result decodes the whole
+utterance again and verifies it (`pipeline.stt.sphinx.verified`). A question without expected answers goes to
 free dictation in another process (`pipeline.stt.sphinx.dictation`), which is slow and mostly wrong on a
 telephone line. Confidence of an answer to a grammar is the probability that it was said
 (`pipeline.stt.sphinx.evidence`), that of free dictation the mean word posterior, not calibrated.
@@ -15,16 +15,17 @@ import enum
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pocketsphinx
+from pydantic import Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineError, EngineMissing, kind_of
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, DecoderPool, Dictionary, SphinxDecoder
@@ -36,22 +37,29 @@ _LOG = logging.getLogger(__name__)
 
 NARROW_HZ = 8000
 UTTERANCE_S = 30
-"""Audio of one utterance beyond it is not listened to."""
+"""Longest audio of an utterance, in seconds; audio after it is dropped."""
 
-_GRAMMARS = 1024  # of scripts a few; an agent that invents its questions must not fill the memory
+_GRAMMARS = 1024  # a bound for an agent that invents its questions; a script has few
 
 _FREE_CONFIDENCE = 0.3
 
 
-@dataclass(frozen=True, slots=True)
-class SphinxSettings:
+class SphinxSettings(EngineTable):
     """`decoders`: made at start (4 MB each); `max_decoders`: utterances decoded while they are spoken; those
-    beyond it are decoded at their end. `min_confidence`: answers below it count as not understood; free
-    dictation, whose confidence means less, needs 0.3, or `min_confidence` where that is lower."""
+    beyond it are decoded at their end. `min_confidence`: answers below it are doubtful, and below
+    `doubtful_confidence` not understood; free dictation, whose confidence means less, is never doubtful and
+    needs 0.3, or `min_confidence` where that is lower."""
 
-    decoders: int = 2
-    max_decoders: int = 64
-    min_confidence: float = 0.5
+    decoders: int = Field(default=2, ge=1, le=256)
+    max_decoders: int = Field(default=64, ge=1, le=1024)
+    min_confidence: float = Field(default=0.5, ge=0, le=1)
+    doubtful_confidence: float = Field(default=0.01, ge=0, le=1)
+
+    def judged(self, heard: Hypothesis) -> Hypothesis:
+        """An answer to a grammar, marked where it is doubtful, and without words where it is less."""
+        if heard.confidence < min(self.doubtful_confidence, self.min_confidence):
+            return Hypothesis("", heard.confidence)
+        return replace(heard, doubtful=heard.confidence < self.min_confidence)
 
 
 class PocketSphinx:
@@ -68,14 +76,7 @@ class PocketSphinx:
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> PocketSphinx:
         """Keys: those of `SphinxSettings`. Raises `SettingsRefused`."""
-        options = Options("pocketsphinx", settings)
-        read = SphinxSettings(
-            decoders=options.integer("decoders", 2, low=1, high=256),
-            max_decoders=options.integer("max_decoders", 64, low=1, high=1024),
-            min_confidence=options.number("min_confidence", 0.5, low=0, high=1),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("pocketsphinx", SphinxSettings, settings))
 
     async def start(self) -> None:
         """Reads the dictionary and makes the first decoders. Raises `EngineMissing`."""
@@ -84,12 +85,13 @@ class PocketSphinx:
             self._pool, self._again = await loop.run_in_executor(self._thread, _make, self.settings)
 
     def prepare(self, expectations: Iterable[Expected]) -> tuple[str, ...]:
-        """Makes the grammars of a script's questions beforehand; gives the phrases that cannot be heard."""
+        """Makes the grammars of a script's questions beforehand; gives the phrases that cannot be recognised,
+        since the dictionary lacks a word."""
         grammars = [self._grammar(expected) for expected in expectations]
         return tuple(phrase for made in grammars if made is not None for phrase in made.dropped)
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> SphinxListening:
-        """Starts listening to one utterance. A language but English is refused by its `result`."""
+        """Begins the recognition of one utterance. `result` refuses languages other than English."""
         return SphinxListening(self, self._grammar(expected), rate_hz=rate_hz, language=language)
 
     async def close(self) -> None:
@@ -130,15 +132,15 @@ class PocketSphinx:
 
 
 class _State(enum.Enum):
-    LIVE = "live"  # a decoder follows the audio
-    HEARD = "heard"  # the result is there, and nothing came after it
-    KEPT = "kept"  # audio is only kept: it is decoded when the result is asked for
+    LIVE = "live"  # a decoder decodes the audio frame by frame
+    HEARD = "heard"  # the result is known, and no audio came after it
+    KEPT = "kept"  # audio is only kept, and decoded when the result is asked for
     CLOSED = "closed"
 
 
 class SphinxListening:
-    """One utterance. Audio is kept beside being decoded: a result ends the decoder's utterance, and one that
-    goes on after a pause is decoded again from its start."""
+    """One utterance (`pipeline.speech.Listening`). All audio is kept as well: a result ends the decoder's
+    utterance, and an utterance that goes on after a pause is decoded again from its start."""
 
     __slots__ = (
         "_decoder",
@@ -168,7 +170,8 @@ class SphinxListening:
             engine.free.warm()
 
     def push(self, samples: Pcm) -> None:
-        """More audio. With a grammar it is decoded at once, about 0.1 ms for 20 ms."""
+        """Takes more audio, int16 at the line's rate. With a grammar it is decoded at once, in about 0.1 ms
+        for 20 ms."""
         if self._state is _State.CLOSED or len(self._kept) >= UTTERANCE_S * RATE_HZ * 2:
             return
         raw = self._resample(samples).tobytes()
@@ -183,11 +186,11 @@ class SphinxListening:
             self._state = _State.KEPT
 
     def partial(self) -> str:
-        """What a grammar allows so far; "" for free dictation."""
+        """The interim words by the grammar; "" for free dictation."""
         return self._decoder.partial() if self._decoder is not None else ""
 
     async def result(self) -> Hypothesis:
-        """The hypothesis for everything pushed so far. Raises `EngineError`."""
+        """Gives the hypothesis for all audio so far. Raises `EngineError`."""
         if self._state is _State.CLOSED:
             raise EngineError("this utterance was closed", retryable=False)
         check_language(self._language)
@@ -212,13 +215,14 @@ class SphinxListening:
         self._kept = bytearray()
 
     def _end(self, decoder: SphinxDecoder) -> bool:
-        """Releases the decoder. Whether there may be an answer in its utterance."""
+        """Releases the decoder; gives whether its utterance may have an answer."""
         if not self._release(decoder):
             return True
         return self._grammar is not None and decoder.may_hold(bytes(self._kept), self._grammar)
 
     def _release(self, decoder: SphinxDecoder) -> bool:
-        """Ends the decoder's utterance and gives the decoder back, or drops it if it failed: then False."""
+        """Ends the decoder's utterance and gives the decoder back; False: the decoder failed and was
+        dropped."""
         self._decoder = None
         try:
             decoder.end()
@@ -238,15 +242,16 @@ class SphinxListening:
         return await self._engine.decode(kept, made, narrow=self._narrow)
 
     def _accepted(self, heard: Hypothesis) -> Hypothesis:
-        least = self._engine.settings.min_confidence
-        if self._grammar is None:
-            least = min(least, _FREE_CONFIDENCE)
-        sure = heard.confidence >= least
+        settings = self._engine.settings
+        if self._grammar is not None:
+            return settings.judged(heard)
+        sure = heard.confidence >= min(settings.min_confidence, _FREE_CONFIDENCE)
         return heard if sure else Hypothesis("", heard.confidence)
 
 
 def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDecoder | None:
-    """A decoder listening with `made`; None for free dictation or where all are in use."""
+    """Takes a decoder and begins an utterance with `made`; None for free dictation or without a free
+    decoder."""
     decoder = pool.take(made, narrow=narrow) if made is not None else None
     if made is not None and decoder is not None:
         decoder.begin(made)
@@ -254,7 +259,7 @@ def _begun(pool: DecoderPool, made: Grammar | None, *, narrow: bool) -> SphinxDe
 
 
 def check_language(language: str) -> None:
-    """Raises `EngineMissing` for a language that pocketsphinx has no model of."""
+    """Checks that pocketsphinx has a model of `language`. Raises `EngineMissing`."""
     if language.lower().split("-")[0] != "en":
         raise EngineMissing(
             f"pocketsphinx understands English only, the agent speaks {language!r}: "
@@ -263,16 +268,17 @@ def check_language(language: str) -> None:
 
 
 def unheard(phrases: Iterable[str]) -> list[str]:
-    """Words of `phrases` without a pronunciation: answers that hold one are never recognised."""
+    """Gives the words of `phrases` without a pronunciation; an answer with such a word is never
+    recognised."""
     return unknown_words(phrases, dictionary().knows)
 
 
 @cache
 def dictionary() -> Dictionary:
-    """The dictionary of the installed model. Raises `EngineMissing`."""
+    """Loads the dictionary of the installed model. Raises `EngineMissing`."""
     path = Path(pocketsphinx.get_model_path("en-us/cmudict-en-us.dict"))
     if not path.is_file():
-        raise EngineMissing(f"pocketsphinx was installed without its English model: no {path.name}")
+        raise EngineMissing(f"installed without its English model: no {path.name}")
     return Dictionary(path)
 
 
@@ -285,4 +291,4 @@ def _make(settings: SphinxSettings) -> tuple[DecoderPool, Mapping[bool, Verified
         pool.grow(settings.decoders, narrow=True)
         return pool, {narrow: Verified(words, narrow=narrow) for narrow in (True, False)}
     except (RuntimeError, ValueError, OSError) as error:
-        raise EngineMissing(f"pocketsphinx does not start: {error}") from error
+        raise EngineMissing(f"does not start: {error}") from error

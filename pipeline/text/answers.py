@@ -1,4 +1,4 @@
-"""What an answer means: the value of a digit string, a yes, a date … in words as a recogniser writes them."""
+"""Extracts the value of an answer (digits, yes or no, a date, a name …) from a recogniser's words."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pipeline.text.fold import folded
 from pipeline.text.lexicon import Lexicon
 from pipeline.text.spoken_numbers import first_number, gathered
 
-_MARKS: Final = {"yes": "\N{CHECK MARK}", "no": "\N{BALLOT X}", "": "?"}  # no words of any caller's
+_MARKS: Final = {"yes": "\N{CHECK MARK}", "no": "\N{BALLOT X}", "": "?"}  # never in a recogniser's text
 
 KINDS = ("yes_no", "digits", "date", "time", "name", "number", "free")
-"""The shapes of `pipeline.speech.Expected.kinds`."""
+"""The kinds of answers for `pipeline.speech.Expected.kinds`."""
 
 
 def value_of(kind: str, text: str, lexicon: Lexicon, *, digits: int = 0) -> str:
-    """The value of `text` (see `plain_words`) as `kind`, "" where it has none.
+    """Gives the value of `text` (in the form of `plain_words`) as `kind`, "" for none.
 
-    yes_no: "yes" or "no". digits: figures without spaces; exactly `digits` of them where that is not 0.
-    number: figures. date, time: the words that say it. name: capitalised. free: the text itself.
+    yes_no: "yes" or "no". digits: figures without spaces, exactly `digits` of them unless that is 0. number:
+    figures. date, time: the words of the date or time. name: capitalised words. free: the whole text.
     """
     if kind == "digits":
         found = gathered(text, lexicon, wanted=digits)
@@ -29,9 +29,8 @@ def value_of(kind: str, text: str, lexicon: Lexicon, *, digits: int = 0) -> str:
 
 
 def _yes_no(text: str, lexicon: Lexicon) -> str:
-    """The first word decides where it can ("yes, not before nine"); after that a no outweighs a yes, because
-    "that is not right" holds both. What is meant otherwise than its words ("no problem", "not sure") counts
-    as what it means."""
+    """Gives "yes", "no" or "". A first word "yes" decides ("yes, not before nine"); otherwise a no outweighs
+    a yes, because "that is not right" has both. Idioms ("no problem", "not sure") count by their meaning."""
     said = folded(text)
     if said in lexicon.whole_yes:
         return "yes"
@@ -63,11 +62,7 @@ def _time(text: str, lexicon: Lexicon) -> str:
     """The longest run of time words with a number or a part of the day in it ("half past nine", "3 30")."""
     known = lexicon.time | lexicon.time_glue
     runs = _runs(text, lambda word: folded(word) in known or _number_like(word, lexicon), lexicon)
-    return _longest(
-        run
-        for run in runs
-        if any(folded(word) in lexicon.time or _number_like(word, lexicon) for word in run)
-    )
+    return _longest(run for run in runs if any(_is_time(word, lexicon) for word in run))
 
 
 def _is_time(word: str, lexicon: Lexicon) -> bool:
@@ -75,7 +70,7 @@ def _is_time(word: str, lexicon: Lexicon) -> bool:
 
 
 def _runs(text: str, fits: Callable[[str], bool], lexicon: Lexicon) -> Iterator[list[str]]:
-    """The words that fit, where they stand together, without those that the caller excludes."""
+    """Runs of words that fit, except those after a word that excludes ("not monday")."""
     before = ""
     for fitting, group in groupby(text.split(), fits):
         words = list(group)

@@ -1,8 +1,8 @@
-"""How Arabic says what is written in figures: standard Arabic, with the agreement of numbers and nouns.
+"""Puts figures into words of standard Arabic, with the agreement of numbers and nouns.
 
-A number's gender is the opposite of its noun's from three to ten; one and two follow the noun; the noun is
-plural after three to ten, an indefinite accusative after eleven to ninety-nine, singular after a hundred.
-Voices read unvowelled text, so the case of the number itself is written only where letters show it.
+From three to ten, the number has the opposite gender of its noun; one and two follow the noun. The noun is
+plural after three to ten, an indefinite accusative after eleven to ninety-nine, and singular after a hundred.
+Voices read text without vowel signs, so the case of a number is written only where letters show it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WEEKDAYS: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Noun:
-    """Something counted: "one", "two", "three to ten", "eleven and more"."""
+    """The forms of a counted noun: for one, two, three to ten, and eleven and more."""
 
     one: str
     two: str
@@ -52,7 +52,7 @@ class _Noun:
 
 
 def _fixed(word: str) -> _Noun:
-    """A foreign word that does not change."""
+    """A foreign word, the same in all forms."""
     return _Noun(word, word, word, word)
 
 
@@ -164,8 +164,8 @@ class Arabic:
     )  # fmt: skip
 
     def cardinal(self, number: int, *, feminine: bool = False, oblique: bool = False) -> str:
-        """Below 10**15, for a noun of that gender (a bare number is masculine); `oblique`: after a
-        preposition or in a year ("ألفين وستة وعشرين")."""
+        """Reads a whole number below 10**15. `feminine`: for a noun of that gender (a number alone is
+        masculine); `oblique`: after a preposition or in a year ("ألفين وستة وعشرين")."""
         parts: list[str] = []
         rest = number
         for scale, noun in _SCALES:
@@ -181,7 +181,8 @@ class Arabic:
         return _oblique(spoken) if oblique else spoken
 
     def ordinal(self, number: int) -> str:
-        """With the article, masculine: "الثالث"; nought and above ninety-nine the number behind "رقم"."""
+        """Reads an ordinal number, masculine with the article: 3 is "الثالث". For 0 and above 99, gives the
+        cardinal number after "رقم"."""
         if not number:
             return f"رقم {self.cardinal(0)}"
         if number <= 10:
@@ -195,29 +196,29 @@ class Arabic:
         return f"رقم {self.cardinal(number)}"
 
     def digits(self, figures: str) -> str:
-        """One by one."""
+        """Reads figures one by one: 15 is "واحد خمسة"."""
         return " ".join(_MASCULINE[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
-        """As it stands behind "عام"."""
+        """Reads a year in the form that follows "عام"."""
         return self.cardinal(year, oblique=True)
 
     def decade(self, year: int, *, whole: bool) -> str:
-        """ "التسعينيات"; of the first two of a century the year itself."""
+        """Reads a decade: 1990 is "التسعينيات". For the first two of a century, reads the year."""
         ten = year % 100 // 10
         return f"ال{_TENS[ten][:-2]}ينيات" if ten > 1 else f"أعوام {self.year(year)}"
 
     def weekday(self, short: str) -> str:
-        """ "mon" is الاثنين."""
+        """Names the day of the week, from "mon" to "sun"."""
         return _WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
-        """ "الثالث من مارس عام ألفين وستة وعشرين"."""
+        """Reads a date, such as "الثالث من مارس عام ألفين وستة وعشرين"."""
         spoken = f"{self.ordinal(day)} من {MONTHS[month - 1]}"
         return spoken if year is None else f"{spoken} عام {self.year(year)}"
 
     def time(self, hour: int, minute: int, half: str) -> str:
-        """ "الساعة الثالثة والنصف مساءً"."""
+        """Reads a time of day: 15:30 is "الساعة الثالثة والنصف مساءً"."""
         if not half and (hour > 12 or hour == 0):
             half = "pm" if hour else "am"
         spoken = f"الساعة {_HOURS[(hour - 1) % 12]}"
@@ -227,7 +228,7 @@ class Arabic:
         return f"{spoken} {'صباحاً' if half == 'am' else 'مساءً'}" if half else spoken
 
     def money(self, whole: int, hundredths: int, currency: str) -> str:
-        """ "ثلاثة ريالات وخمسون هللة"."""
+        """Reads an amount: 3.50 is "ثلاثة ريالات وخمسون هللة" in riyals."""
         noun, part = _CURRENCIES[currency]
         spoken = self._counted(whole, noun)
         if not hundredths or part is None:
@@ -236,26 +237,26 @@ class Arabic:
         return f"{spoken} و{small}" if whole else small
 
     def currency(self, currency: str) -> str:
-        """The name behind a large or a broken amount."""
+        """Names the currency after a large or a decimal amount."""
         return _CURRENCIES[currency][0].one
 
     def unit(self, number: str, unit: str, *, one: bool, whole: int | None) -> str:
-        """`number` in words with its unit; `whole` is its value where it is a whole number."""
+        """Adds the unit to `number`, which is in words; `whole`: the value of a whole number, else None."""
         noun = _UNITS[unit]
         return f"{number} {noun.one}" if whole is None else self._counted(whole, noun)
 
     def fraction(self, above: int, below: int) -> str:
-        """Half, a third, a quarter, three quarters; "" for others."""
+        """Reads a half, a third, two thirds, a quarter and three quarters; gives "" for other fractions."""
         return {(1, 2): "نصف", (1, 3): "ثلث", (2, 3): "ثلثان", (1, 4): "ربع", (3, 4): "ثلاثة أرباع"}.get(
             (above, below), ""
         )
 
     def mixed(self, whole: int, part: str) -> str:
-        """ "اثنان ونصف"."""
+        """Reads a whole number with a fraction: 2 ½ is "اثنان ونصف"."""
         return f"{self.cardinal(whole)} و{part}"
 
     def pause(self, groups: Sequence[str]) -> str:
-        """Groups of a number with a breath between them."""
+        """Joins groups of a number with commas, at which a voice pauses."""
         return "، ".join(groups)
 
     def _below_hundred(self, number: int, *, feminine: bool) -> str:
@@ -272,7 +273,8 @@ class Arabic:
         return f"{first_word} و{_TENS[ten]}"
 
     def _counted(self, number: int, noun: _Noun, *, alone: bool = False) -> str:
-        """`number` of `noun`; `alone`: the noun is itself a number ("ألف"), which is not called one."""
+        """Gives `number` with the fitting form of `noun`; `alone`: the noun is a number ("ألف"), before which
+        "one" is left out."""
         last = number % 100
         if last in (1, 2) and noun.one != noun.two:
             head = f"{self.cardinal(number - last)} و" if number > last else ""
@@ -286,7 +288,7 @@ class Arabic:
 
 
 def _construct(spoken: str) -> str:
-    """A dual or an accusative before its noun loses its end: "مئتا ريال", "أحد عشر ألف ريال"."""
+    """The form before a noun, in which a dual or an accusative loses its ending: "مئتا ريال", "ألف ريال"."""
     for ending in ("مئتان", "ألفان", "مليونان", "ملياران"):
         if spoken.endswith(ending):
             return spoken[:-1]
@@ -294,7 +296,7 @@ def _construct(spoken: str) -> str:
 
 
 def _oblique(spoken: str) -> str:
-    """Duals and tens as they are after a preposition."""
+    """The form after a preposition, for duals and tens."""
     return " ".join(
         word[:-2] + "ين"
         if word.endswith("ان") and word.lstrip("و") in ("اثنان", "مئتان", "ألفان")

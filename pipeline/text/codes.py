@@ -1,4 +1,4 @@
-"""What is read out sign by sign: addresses, telephone numbers, the codes of orders and flights."""
+"""Reads e-mail addresses, URLs, telephone numbers and codes aloud, sign by sign."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def phone(written: str, reading: Reading) -> str:
 
 
 def _groups(run: str) -> list[str]:
-    """Threes, and a four at the end: as numbers are dictated."""
+    """Groups of three digits, with four at the end where one would be left, as people dictate numbers."""
     if len(run) <= 4:
         return [run]
     groups = [run[at : at + 3] for at in range(0, len(run), 3)]
@@ -76,7 +76,7 @@ def _word(capitals: str) -> str:
 
 
 def code(written: str, reading: Reading) -> str:
-    """ "BA245", "#A-1234", a PIN: its letters as they are, its figures one by one."""
+    """Reads a code ("BA245", "#A-1234", a PIN): letters stay, figures are read one by one."""
     spoken = [
         reading.pause([reading.digits(group) for group in _groups(piece)]) if piece.isdecimal() else piece
         for piece in re.findall(r"\d+|[^\W\d_]+", written)
@@ -85,6 +85,6 @@ def code(written: str, reading: Reading) -> str:
 
 
 def keys(written: str, reading: Reading) -> str:
-    """ "*67": what is keyed."""
+    """Reads keys of a telephone one by one: *67 is "star six seven"."""
     names = {"*": reading.words["star"], "#": reading.words["hash"]}
     return " ".join(names.get(key) or reading.digits(key) for key in written)

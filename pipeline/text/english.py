@@ -1,4 +1,4 @@
-"""How English says what is written in figures."""
+"""Puts figures into English words."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class English:
         self.words = MappingProxyType({**self._WORDS, "hash": "pound" if month_first else "hash"})
 
     def cardinal(self, number: int) -> str:
-        """Below 10**15."""
+        """Reads a whole number from 0 to 10**15 - 1."""
         for scale, name in _SCALES:
             if number >= scale:
                 head, rest = divmod(number, scale)
@@ -136,7 +136,7 @@ class English:
         return SMALL[number]
 
     def ordinal(self, number: int) -> str:
-        """Below 10**15: "twenty-first"."""
+        """Reads an ordinal number below 10**15: 21 is "twenty-first"."""
         words = self.cardinal(number)
         cut = max(words.rfind(" "), words.rfind("-")) + 1
         last = words[cut:]
@@ -144,11 +144,11 @@ class English:
         return words[:cut] + ending
 
     def digits(self, figures: str) -> str:
-        """One by one."""
+        """Reads figures one by one: 15 is "one five"."""
         return " ".join(SMALL[int(figure)] for figure in figures)
 
     def year(self, year: int) -> str:
-        """ "twenty twenty-six", "nineteen oh five"."""
+        """Reads a year, such as "twenty twenty-six" or "nineteen oh five"."""
         century, rest = divmod(year, 100)
         if not 1100 <= year < 2100 or 2000 <= year < 2010:
             return self.cardinal(year)
@@ -157,7 +157,8 @@ class English:
         return f"{self.cardinal(century)} {'oh ' if rest < 10 else ''}{self.cardinal(rest)}"
 
     def decade(self, year: int, *, whole: bool) -> str:
-        """ "nineteen nineties", "twenty tens", "nineteen hundreds"; without its century "nineties"."""
+        """Reads a decade: "nineteen nineties", "twenty tens", "nineteen hundreds". `whole`: with the century;
+        else "nineties"."""
         century, ten = divmod(year, 100)
         if not ten:
             return f"{self.year(year)}s"
@@ -165,17 +166,19 @@ class English:
         return f"{self.cardinal(century)} {plural}" if whole else plural
 
     def weekday(self, short: str) -> str:
-        """ "mon" is Monday."""
+        """Names the day of the week, from "mon" to "sun"."""
         return WEEKDAYS[short]
 
     def date(self, day: int, month: int, year: int | None) -> str:
-        """ "the third of March twenty twenty-six" where days come first, else "March third …"."""
+        """Reads a date: "March third, twenty twenty-six", or "the third of March, …" where days come
+        first."""
         name, ordinal = MONTHS[month - 1], self.ordinal(day)
         spoken = f"{name} {ordinal}" if self.month_first else f"the {ordinal} of {name}"
         return spoken if year is None else f"{spoken}, {self.year(year)}"
 
     def time(self, hour: int, minute: int, half: str) -> str:
-        """`half` is "am", "pm" or "": where it is "" hours of the afternoon bring their own."""
+        """Reads a time of day. `half`: "am", "pm" or ""; with "", hours above 12 are read with "PM" and 0
+        with "AM"."""
         if not half and (hour > 12 or hour == 0):
             half = "pm" if hour else "am"
         spoken = self.cardinal(hour % 12 or 12)
@@ -186,7 +189,7 @@ class English:
         return f"{spoken} {half.upper()}" if half else spoken
 
     def money(self, whole: int, hundredths: int, currency: str) -> str:
-        """ "three dollars and fifty cents"."""
+        """Reads an amount, such as "three dollars and fifty cents"."""
         one, many, part, parts = _CURRENCIES[currency]
         spoken = f"{self.cardinal(whole)} {one if whole == 1 else many}"
         small = f"{self.cardinal(hundredths)} {part if hundredths == 1 else parts}"
@@ -195,15 +198,15 @@ class English:
         return f"{spoken} and {small}" if whole else small
 
     def currency(self, currency: str) -> str:
-        """The name behind a large or a broken amount ("million dollars")."""
+        """Names the currency after a large or a decimal amount ("million dollars")."""
         return _CURRENCIES[currency][1]
 
     def unit(self, number: str, unit: str, *, one: bool, whole: int | None) -> str:
-        """`number` in words with its unit."""
+        """Adds the unit to `number`, which is in words; `one`: in the singular."""
         return f"{number} {_UNITS[unit][0 if one else 1]}"
 
     def fraction(self, above: int, below: int) -> str:
-        """ "three quarters", "" where there is no word for it."""
+        """Reads a fraction, such as "three quarters"; gives "" where there is no word."""
         names = {
             2: ("half", "halves"),
             3: ("third", "thirds"),
@@ -215,9 +218,9 @@ class English:
         return f"{self.cardinal(above)} {names[below][0 if above == 1 else 1]}"
 
     def mixed(self, whole: int, part: str) -> str:
-        """ "two and one half"."""
+        """Reads a whole number with a fraction: 2 ½ is "two and one half"."""
         return f"{self.cardinal(whole)} and {part}"
 
     def pause(self, groups: Sequence[str]) -> str:
-        """Groups of a number with a breath between them."""
+        """Joins groups of a number with commas, at which a voice pauses."""
         return ", ".join(groups)

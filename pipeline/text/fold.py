@@ -1,4 +1,4 @@
-"""The one spelling that words have between recognisers, scripts and grammars."""
+"""Normalises words to one spelling for recognisers, scripts and grammars."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FIGURES = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 def plain_words(text: str) -> str:
-    """`text` as a recogniser would write it: lower case, single spaces, no punctuation but apostrophes.
+    """Gives `text` in the form of a recogniser: lower case, single spaces, no punctuation but apostrophes.
 
-    A thousands comma and the vowel signs of Arabic are dropped, other punctuation becomes a space ("3:30"
-    is "3 30"), so that figures stay figures.
+    Thousands commas and the vowel signs of Arabic are removed; other punctuation becomes a space, so that
+    "3:30" is "3 30".
     """
     folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'").translate(_MARKS)
     words = _KEEP.sub(" ", _FIGURES.sub("", folded)).split()
@@ -23,7 +23,6 @@ def plain_words(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """`text` without what Arabic writers leave out or mix up: vowel signs, the lengthening stroke, the
-    forms of hamza, ta marbuta and alif maqsura. For comparing, not for showing; other scripts stay as they
-    are, and words stay apart as they were."""
+    """Gives `text` for comparison, without the differences of Arabic spelling: vowel signs, tatweel, the
+    forms of hamza, ta marbuta and alif maqsura. Other scripts and spaces are unchanged."""
     return text if text.isascii() else text.translate(_MARKS).translate(_LETTERS)

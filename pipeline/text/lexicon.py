@@ -1,8 +1,8 @@
-"""What the words of an answer mean, per language: yes and no, digits, numbers, words of dates and times.
+"""The meanings of words in answers, by language: yes and no, digits, numbers, words of dates and times.
 
-English and Arabic, standard and as it is spoken from Egypt to the Gulf; another language gets figures
-("12") and no words. Arabic is compared without hamza, ta marbuta and vowel signs, which recognisers and
-writers set as they like.
+The languages are English and Arabic, the latter standard and as spoken from Egypt to the Gulf; other
+languages have figures ("12") and no words. Arabic is compared without hamza, ta marbuta and vowel signs,
+whose use varies between recognisers and writers.
 """
 
 from __future__ import annotations
@@ -23,55 +23,56 @@ Meant: TypeAlias = tuple[tuple[str, re.Pattern[str]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """One language; every word folded (`wording.folded`)."""
+    """The words of one language; every word is `pipeline.text.fold.folded`."""
 
     yes: frozenset[str] = frozenset()
     no: frozenset[str] = frozenset()
     meant: Meant = ()
-    """Phrases that mean something else than their words do: "no problem" is a yes, "absolutely not" a no,
-    "not sure" neither ("")."""
+    """Idioms and their meanings: "no problem" is a yes, "absolutely not" a no, "not sure" neither ("")."""
     whole_yes: frozenset[str] = frozenset()
-    """What says yes where nothing else is said ("i can", not "i can hear you")."""
+    """Phrases that mean yes as the whole answer ("i can", but not "i can hear you")."""
     units: Mapping[str, int] = field(default_factory=dict)
-    """0 to 19."""
+    """Words for 0 to 19."""
     tens: Mapping[str, int] = field(default_factory=dict)
     hundreds: Mapping[str, int] = field(default_factory=dict)
-    """Words of their own for several hundred or thousand."""
+    """Single words for several hundreds or thousands (Arabic)."""
     scales: Mapping[str, int] = field(default_factory=dict)
-    """"hundred", "thousand": they multiply what precedes."""
+    """Words that multiply the number before them: "hundred", "thousand"."""
     teen_marks: frozenset[str] = frozenset()
-    """A unit before one of them is a teen."""
+    """Words that make the unit before them a number from 11 to 19 (Arabic)."""
     joins: frozenset[str] = frozenset()
-    """"and"."""
+    """Words like "and"."""
     joining_prefix: str = ""
-    """"and" where it is written together with the word after it."""
+    """The prefix that means "and" (Arabic)."""
     units_first: bool = False
-    """Five-and-twenty."""
+    """Whether the unit precedes the ten ("five-and-twenty")."""
     repeats: Mapping[str, int] = field(default_factory=dict)
-    """"double" and "triple" before a digit."""
+    """Words before a digit that repeat it: "double", "triple"."""
     again: Mapping[str, int] = field(default_factory=dict)
-    """"twice", after it."""
+    """Words after a digit that repeat it: "twice"."""
     ordinals: Mapping[str, str] = field(default_factory=dict)
-    """Words of those that are written in figures ("2nd")."""
+    """Ordinal numbers in figures ("2nd") and their words."""
     corrections: frozenset[str] = frozenset()
-    """Digits after one of them replace the last that were said."""
+    """Words after which digits replace the last ones."""
     digit_glue: frozenset[str] = frozenset()
-    """Words that people put between digits."""
+    """Words that people say between digits."""
     go_on: str = ""
     """What is said to somebody who has dictated a part."""
+    did_you_say: str = ""
+    """What is asked about words that are doubtful: they stand for "{}"."""
     date: frozenset[str] = frozenset()
-    """Words of which one makes a date."""
+    """Words of which a single one makes a date."""
     date_phrase: re.Pattern[str] | None = None
-    """Dates made of words that say something else alone ("the second", "may first")."""
+    """Dates made of words that have other meanings too ("the second", "may first")."""
     date_glue: frozenset[str] = frozenset()
     """Words that may stand inside a date."""
     time: frozenset[str] = frozenset()
     time_glue: frozenset[str] = frozenset()
     name_openings: tuple[str, ...] = ()
     excluding: frozenset[str] = frozenset()
-    """What comes after one of them is what does not suit ("not monday")."""
+    """Words that exclude the date or time after them ("not monday")."""
     nameless: frozenset[str] = frozenset()
-    """Words that are said instead of a name ("sorry what")."""
+    """Words that are no name ("sorry what")."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -79,7 +80,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _meant(*, yes: str, no: str, neither: str) -> Meant:
-    """Each meaning with the pattern of its phrases, the longest first."""
+    """Pairs of a meaning and the pattern of its phrases, the longest phrase first."""
     listed = (("", neither), ("no", no), ("yes", yes))
     return tuple((meaning, _any_of(phrases.split(", "))) for meaning, phrases in listed)
 
@@ -94,11 +95,11 @@ def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
 
 
 _SPOKEN: Final = [English(month_first=True).ordinal(day).replace("-", " ") for day in range(1, 32)]
-"""Of the days of a month."""
+"""The ordinal numbers of the days of a month."""
 
 ORDINALS: Final = " ".join(ordinal for ordinal in _SPOKEN if " " not in ordinal)
 MONTHS: Final = " ".join(MONTH_NAMES).lower().replace(" may ", " ")
-"""Without the one that is a verb too."""
+"""The months except May, which is a verb too."""
 _ORDINAL = ORDINALS.replace(" ", "|") + r"|\d{1,2}(?:st|nd|rd|th)"
 WEEKDAYS: Final = " ".join(WEEKDAY_NAMES.values()).lower()
 _ENDS: Final = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
@@ -136,6 +137,7 @@ ENGLISH = Lexicon(
         "digits digit starts ends first next last code followed dash space"
     ),
     go_on="Go on, please.",
+    did_you_say="Did you say {}?",
     date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
     date_phrase=re.compile(
         rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
@@ -227,12 +229,13 @@ ARABIC = Lexicon(
     corrections=_words("لا آسف عفوا أقصد قصدي بل"),
     digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
     go_on="تفضل، أكمل.",
+    did_you_say="هل قلت {}؟",
     date=_words(
         "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر "
         "الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت اليوم غدا بكرة الليلة "
         "كانون شباط آذار نيسان أيار حزيران تموز آب أيلول تشرين رمضان شعبان محرم صفر شوال رجب"
     )
-    - _words("صفر"),  # the second month is the digit nought
+    - _words("صفر"),  # the second month, Safar, is spelled like the digit zero
     date_glue=_words(
         "يوم من في القادم القادمة المقبل المقبلة شهر صباحا مساء الساعة بعد "
         "الأول الثاني الثالث الرابع الخامس السادس السابع الثامن التاسع العاشر الحادي "
@@ -249,9 +252,9 @@ ARABIC = Lexicon(
 )
 
 LEXICONS: Final[Mapping[str, Lexicon]] = MappingProxyType({"en": ENGLISH, "ar": ARABIC})
-"""By language."""
+"""The lexicons by language."""
 
 
 def lexicon(language: str) -> Lexicon:
-    """The lexicon of `language` ("en", "en-GB", "ar"); an empty one where there is none."""
+    """Gives the lexicon of `language` ("en", "en-GB", "ar"), an empty one for other languages."""
     return LEXICONS.get(language.lower().split("-")[0], Lexicon())

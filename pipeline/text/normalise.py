@@ -1,11 +1,10 @@
-"""What is written, as it is said: figures, dates, money, addresses and abbreviations in words.
+"""Puts written text into spoken words: figures, dates, money, addresses and abbreviations.
 
-Voices differ in what they make of "$3.50" and "3/4/2026", and the embedded Arabic one makes nothing of
-either; what the caller heard must be known to the word. So the text is put into words here, before any
-voice has it, and the transcript holds the words that were spoken.
+Voices differ in how they read "$3.50" and "3/4/2026", and the transcript must have the words that the caller
+heard. The text is therefore put into words before a voice gets it.
 
-One pass of one expression whose parts are all bounded: the time is linear in the text. Text without figures
-and signs comes back as it was, and what this gives out contains neither, so it may be called twice.
+`verbalize` makes one pass with one expression whose repetitions are all bounded, so the time is linear in the
+text. Text without figures and signs is returned unchanged, and so is the result of an earlier call.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _SENTENCE_ENDS: Final = re.compile(r"\s*$|\s+[A-Z]")
 
 
 def verbalize(text: str, language: str) -> str:
-    """`text` with everything that is not words put into words of `language` ("en", "en-GB", "ar"). Of
-    another language only the figures are made plain ones. Never raises."""
+    """Puts figures, signs and abbreviations of `text` into words of `language` ("en", "en-GB", "ar"). For
+    other languages only converts Arabic figures to ASCII ones. Never raises."""
     reading = _reading(language)
     if reading is None:
         return text.translate(FIGURES)
@@ -64,7 +63,8 @@ def _reading(language: str) -> Reading | None:
 
 
 def _read(match: re.Match[str], reading: Reading) -> str:
-    """The match in words, apart from what stands beside it; a dot that ends the sentence too stays."""
+    """The words of a match, with the spaces that separate them from the text around; keeps a dot that ends
+    the sentence."""
     written, kind = match[0], match.lastgroup or ""
     spoken = _READERS[kind](written, reading)
     if not spoken:
@@ -74,7 +74,7 @@ def _read(match: re.Match[str], reading: Reading) -> str:
     before = match.string[match.start() - 1 : match.start()]
     after = match.string[match.end() : match.end() + 1]
     apart = before.isalnum() or before in ("-", "–") or kind in ("until", "per")
-    if kind in ("until", "span"):  # what comes behind a dash brings its own space
+    if kind in ("until", "span"):  # the text after a dash gets its own space
         return f"{' ' * apart}{spoken}"
     return f"{' ' * apart}{spoken}{' ' * after.isalnum()}"
 
@@ -100,7 +100,7 @@ def _slashed(written: str, reading: Reading) -> str:
 
 
 def _date(day: int, month: int, year: int | None, reading: Reading) -> str:
-    """ "" for none."""
+    """Reads a date; "" for an invalid one."""
     return reading.date(day, month, year) if 1 <= month <= 12 and 1 <= day <= 31 else ""
 
 
@@ -122,7 +122,7 @@ def _days(written: str, reading: Reading) -> str:
 
 
 def _european(written: str, reading: Reading) -> str:
-    """The point between thousands, the comma before cents."""
+    """Reads a number with a point between thousands and a comma before decimals."""
     plain = written.replace(".", "").replace(",", ".")
     return _money(plain, reading) if "€" in plain else _number(plain, reading)
 
@@ -333,7 +333,7 @@ def _short(written: str, reading: Reading) -> str:
 
 
 def _plainly(written: str, reading: Reading) -> str:
-    """Figures one after the other, with what stands between them."""
+    """Reads each run of figures as a number; the text between is unchanged."""
     return _RUNS.sub(lambda run: _number(run[0], reading), written)
 
 

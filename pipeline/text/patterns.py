@@ -1,6 +1,7 @@
-"""What `pipeline.text.normalise` looks for: one expression with a named part for each kind of thing written.
+"""The expression with which `pipeline.text.normalise` finds figures, signs and abbreviations: a named group
+for each kind.
 
-Every repetition is bounded, so a text cannot make it slow.
+Every repetition is bounded, so that no text makes matching slow.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ VULGAR: Final = MappingProxyType(
 _VULGAR: Final = "".join(VULGAR)
 
 PLAIN: Final = re.compile(rf"[^\d@$€£¥₹%&#*`°+={_VULGAR}]*")
-"""Text that has at most abbreviations in it, and weekdays."""
+"""Text in which only abbreviations and weekdays may need words."""
 _DAY: Final = r"(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)"
 WEEKDAYS: Final = re.compile(rf"\b{_DAY}\.?\s?[-–]\s?{_DAY}\b")
-"""Short ones, where they can be nothing else."""
+"""A range of abbreviated weekdays ("Mon-Fri")."""
 
 FIGURES: Final = str.maketrans("٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹٫٬٪−", "01234567890123456789.,%-")
 
@@ -57,7 +58,7 @@ AMOUNT: Final = (
     r"(?:(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,2}(?:,\d{2}){1,5},\d{3}(?!\d)|\d{1,15})(?:\.\d{1,8})?"
     r"|(?<![\w.])\.\d{1,8})"
 )
-"""In threes, as India groups (12,34,567), or without groups."""
+"""An amount in groups of three, in Indian groups (12,34,567), or without groups."""
 LARGE: Final = MappingProxyType(
     {"k": 1000, "thousand": 1000, "m": 10**6, "million": 10**6, "bn": 10**9, "b": 10**9, "billion": 10**9}
 )
@@ -92,7 +93,7 @@ MONTHS: Final[Mapping[str, int]] = MappingProxyType(
     | {name: place for place, name in enumerate(ARABIC_MONTHS, 1)}
     | {"ابريل": 4, "اغسطس": 8, "اكتوبر": 10}
 )
-_VERBS: Final = ("may", "march", "mar")  # months only where they have their capital
+_VERBS: Final = ("may", "march", "mar")  # months only with a capital letter
 _MONTH: Final = (
     r"(?:(?-i:May|March|Mar)|"
     + "|".join(sorted(MONTHS.keys() - set(_VERBS), key=len, reverse=True))
@@ -106,16 +107,16 @@ _SPAN: Final = (
     rf"|\b{AMOUNT}\s?[-–](?=\s?{AMOUNT}\s?(?:%|{_SYMBOL}|{_CODE}|{_UNIT}))"
     rf"|\b{_CLOCK}\s?[-–](?=\s?{_CLOCK}{_HALF})"
 )
-"""The beginning of "$5-10", "10-20%", "5-10 km", "9-11am": the unit of the end is that of both."""
+"""The first part of "$5-10", "10-20%", "5-10 km", "9-11am", where one unit belongs to both parts."""
 _UNTIL: Final = (
     r"(?:(?<=noon)|(?<=midnight)|(?<=\dst)|(?<=\dnd)|(?<=\drd)|(?<=\dth)"
     r"|(?<=\d[ap]m)|(?<=\d [ap]m)|(?<=[ap]\.m\.)|(?<=:\d\d)|(?<=%)|(?<=[€£$¥₹﷼])|(?<=°[cf])|(?<=\d°)"
     r"|(?<=\d[صم])|(?<=\d [صم]))\s?[-–](?=\s?[$€£¥₹﷼]?\s?\d)"
 )
-"""The dash between two that bring their own."""
+"""The dash between two values that have a unit each."""
 _DAY_NUMBER: Final = r"\d{1,2}(?:st|nd|rd|th)?"
 _FREE: Final = "(?:800|833|844|855|866|877|888)"
-"""Area codes of North America's free numbers, which are often words."""
+"""Area codes of North America's toll-free numbers, which are often written as words."""
 _CODES: Final = "|".join(
     rf"(?<={word}{link})"
     for word in (

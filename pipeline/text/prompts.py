@@ -1,4 +1,4 @@
-"""The words of prompts that the server says by itself, where nobody configured others."""
+"""The standard words of the server's own phrases, by language."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Phrase(StrEnum):
-    """Which one; the names are those of `SessionSettings`."""
+    """A phrase of the server's own; its value is the field's name in `SessionSettings`."""
 
     FILLER = "filler"
     APOLOGY = "apology"
@@ -30,9 +30,9 @@ STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(
         },
     }
 )
-"""What is said where nobody configured anything, by language."""
+"""The phrases for agents without phrases of their own, by language."""
 
 
 def standard(phrase: Phrase, language: str) -> str:
-    """`phrase` in `language` ("en-GB", "ar"), in English where there is none."""
+    """Gives `phrase` in `language` ("en-GB", "ar"), in English for other languages."""
     return STANDARD.get(language.lower().split("-")[0], STANDARD["en"])[phrase]

@@ -1,8 +1,8 @@
-"""Text cut where a voice can begin: whole texts into sentences, and a stream of words as it comes.
+"""Splits text into sentences: whole texts, and a stream of text as it arrives.
 
-No cut falls inside a number, an abbreviation or an e-mail address. Of a stream the first piece decides how
-long the caller waits, so a clause is enough for it; the others decide how it sounds, so they are whole
-sentences. A place where a stream may go on either way is decided only when the next character is there.
+A number, an abbreviation or an e-mail address is never split. The first piece of a stream decides how long
+the caller waits, so it may be a clause; the other pieces are whole sentences, which sound better. An
+ambiguous end is decided when the next character has arrived.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 from pipeline.text.english import MONTHS, WEEKDAYS, English
 
 FIRST_WORDS: Final = 3
-"""Of a clause that may be said before its sentence is known."""
+"""Fewest words of a clause that is given before the end of its sentence."""
 
-SHORTEST: Final = 20  # characters of a later piece: every piece costs a request
-LONGEST: Final = 400  # characters: a model that never ends a sentence is cut at a clause or between words
+SHORTEST: Final = 20  # fewest characters of a later piece, since every piece costs a request
+LONGEST: Final = 400  # most characters of a piece; a longer sentence is split at a clause or between words
 
 _END: Final = re.compile(r"[.!?…؟۔。]+[\"'”’)\]]*(?=\s)|\n+")
 _CLAUSE: Final = re.compile(r"[,;:،؛](?=\s)|\s[—–](?=\s)")
@@ -29,13 +29,13 @@ _SHORT: Final = "|".join(
     )
 )  # fmt: skip
 _ABBREVIATION: Final = re.compile(rf"(?:^|[\s(])(?:{_SHORT}|(?:[a-z]\.)*[a-z]|\d{{1,2}})\.$", re.IGNORECASE)
-_LONGEST_SHORT: Final = 40  # characters of an abbreviation and what is before it
+_LONGEST_SHORT: Final = 40  # characters searched for an abbreviation before a dot
 _DIGIT_AFTER: Final = re.compile(r"\s*\d")
 
 
 def sentences(text: str, *, shortest: int = 0) -> Iterator[str]:
-    """`text`, with single spaces, in its sentences; one of fewer than `shortest` characters is joined with
-    the next. Only the spaces between them are lost."""
+    """Splits `text`, after reducing white space to single spaces, into sentences; a sentence of fewer than
+    `shortest` characters is joined with the next."""
     text = " ".join(text.split())
     begin = 0
     for match in _END.finditer(text):
@@ -48,7 +48,8 @@ def sentences(text: str, *, shortest: int = 0) -> Iterator[str]:
 
 
 def shortened(text: str, longest: int) -> Iterator[str]:
-    """`text` in parts of at most `longest` characters, cut at a clause, else at a space, else anywhere."""
+    """Splits `text` into parts of at most `longest` characters, at a clause, else at a space, else
+    anywhere."""
     rest = text
     while len(rest) > longest:
         cut = _cut_within(rest, longest)
@@ -59,7 +60,8 @@ def shortened(text: str, longest: int) -> Iterator[str]:
 
 
 def clause_end(text: str, *, words: int, limit: int | None = None) -> int:
-    """Where the first clause of at least so many words ends, before `limit`; 0 for not yet, or nowhere."""
+    """Gives the end of the first clause of at least `words` words before `limit`; 0 where there is none or
+    more text is needed."""
     for match in _CLAUSE.finditer(text, 0, len(text) if limit is None else limit):
         end = match.end()
         if not text[end:].strip():
@@ -70,7 +72,7 @@ def clause_end(text: str, *, words: int, limit: int | None = None) -> int:
 
 
 class Segmenter:
-    """Text in as it comes, pieces to be said out as soon as they are certain."""
+    """Splits a stream of text into pieces for a voice, each as soon as its end is certain."""
 
     __slots__ = ("_first", "_text")
 
@@ -79,12 +81,12 @@ class Segmenter:
         self._first = True
 
     def feed(self, text: str) -> list[str]:
-        """More of the stream; the pieces that are complete now, in order."""
+        """Takes more of the stream; returns the pieces that are complete now, in order."""
         self._text += text
         return list(self._pieces())
 
     def finish(self) -> list[str]:
-        """The stream is over; what is left."""
+        """Ends the stream; returns the rest as a list of at most one piece."""
         rest, self._text, self._first = self._text.strip(), "", True
         return [rest] if rest else []
 
@@ -96,7 +98,7 @@ class Segmenter:
                 yield piece
 
     def _cut(self) -> int:
-        """Where the next piece ends, 0 for not yet. What lies beyond the longest piece is not looked at."""
+        """The end of the next piece, 0 if more text is needed. Looks at most `LONGEST` characters ahead."""
         text = self._text[: LONGEST + 1]
         sentence = self._sentence_end(text)
         if self._first:
@@ -116,7 +118,7 @@ class Segmenter:
                 if text[:end].strip():
                     return end
                 continue
-            if not text[end:].strip():  # what comes next decides
+            if not text[end:].strip():  # the next characters decide
                 return 0
             if _goes_on(text, match):
                 continue
@@ -132,13 +134,13 @@ def _cut_within(text: str, longest: int) -> int:
 
 
 def _goes_on(text: str, match: re.Match[str]) -> bool:
-    """Whether what looks like the end of a sentence is the dot of an abbreviation, or stands in a number."""
+    """Whether a mark that may end a sentence belongs to an abbreviation or a number."""
     start, end = match.span()
     short = _ABBREVIATION.search(text, max(0, end - _LONGEST_SHORT), end)
     return short is not None or _between_digits(text, start, end)
 
 
 def _between_digits(text: str, start: int, end: int) -> bool:
-    """Whether a mark stands between figures: "3, 2026" and "555, 0123" are one thing."""
+    """Whether a mark is between figures, as in "3, 2026" and "555, 0123", which are not split."""
     before = text[:start].rstrip()
     return bool(before) and before[-1].isdigit() and _DIGIT_AFTER.match(text, end) is not None

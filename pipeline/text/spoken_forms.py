@@ -1,4 +1,4 @@
-"""What a language has to know to say what is written in figures."""
+"""The interface of a language's words for figures and signs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class Reading(Protocol):
-    """How one language says values. Numbers are below 10**15."""
+    """Reads values aloud in one language. Numbers are below 10**15."""
 
     @property
     def month_first(self) -> bool:
-        """12/3 is in December."""
+        """Whether 12/3 is a day in December."""
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What signs are called."""
+        """The words for signs such as # and *, by the sign's name."""
 
     @property
     def abbreviations(self) -> Mapping[str, str]:
-        """In lower case, with their dots."""
+        """The words that abbreviations stand for; keys in lower case, with their dots."""
 
     def cardinal(self, number: int) -> str: ...
     def ordinal(self, number: int) -> str: ...

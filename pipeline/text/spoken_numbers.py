@@ -1,8 +1,8 @@
-"""Digits and numbers as people say them: "double five oh", "four hundred and five", "خمسة وعشرون".
+"""Converts spoken digits and numbers to figures: "double five oh", "four hundred and five", "خمسة وعشرون".
 
-Words are looked up folded (see `wording.folded`). Dictation is ambiguous where hundreds are followed by a
-digit: "four hundred five" ends on 405, but "one eight hundred five five five" goes on digit by digit, so a
-single digit belongs to the hundred only where no other follows it.
+Words are looked up in the form of `pipeline.text.fold.folded`. Dictation is ambiguous where a digit follows
+hundreds: "four hundred five" is 405, but "one eight hundred five five five" goes on digit by digit, so a
+single digit belongs to the hundreds only if no other digit follows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Kind(Enum):
     UNIT = auto()  # 0 to 9
     TEEN = auto()  # 10 to 19
     TEN = auto()  # 20 to 90
-    HUNDREDS = auto()  # a word of its own ("ثلاثمئة")
+    HUNDREDS = auto()  # a single word for hundreds ("ثلاثمئة")
     SCALE = auto()  # a hundred, a thousand: multiplies
     JOIN = auto()
     TIMES = auto()  # "double"
@@ -41,12 +41,12 @@ _END = _Atom(_Kind.OTHER, 0, "")
 
 
 def spoken_digits(text: str, lexicon: Lexicon) -> str:
-    """All digits said in `text` (see `plain_words`), in order."""
+    """Gives all digits in `text` (in the form of `plain_words`), in order, as figures."""
     return "".join(piece for piece, _ in _Reader(text, lexicon).pieces())
 
 
 def first_number(text: str, lexicon: Lexicon) -> str:
-    """The first number said, in figures, below a milliard; "" for none."""
+    """Gives the first number in `text`, in figures, below 10**9; "" for none."""
     reader = _Reader(text, lexicon)
     for place, atom in enumerate(reader.atoms):
         if atom.kind in _DIGIT_LIKE or atom.kind is _Kind.SCALE:
@@ -55,8 +55,8 @@ def first_number(text: str, lexicon: Lexicon) -> str:
 
 
 def in_figures(text: str, lexicon: Lexicon) -> str:
-    """`text` (see `plain_words`) with its numbers in one spelling: "three thirty", "3 30" and
-    "330" are the same, so are "23rd" and "twenty third". For comparing, not for showing."""
+    """Gives `text` (in the form of `plain_words`) for comparison, with numbers in one spelling: "three
+    thirty", "3 30" and "330" are the same, and so are "23rd" and "twenty third"."""
     spelt = " ".join(lexicon.ordinals.get(word, word) for word in text.split())
     written: list[str] = []
     for word, is_number in _Reader(spelt, lexicon).words():
@@ -68,10 +68,11 @@ def in_figures(text: str, lexicon: Lexicon) -> str:
 
 
 def gathered(text: str, lexicon: Lexicon, *, before: str = "", wanted: int = 0) -> str:
-    """The digits known after `text`, where `before` were known already; "" where nothing can be made of it.
+    """Adds the digits in `text` to those known `before` and gives the result; "" where `text` has no usable
+    digits.
 
-    "no, nine six" puts 96 in the place of the last two. A whole answer of `wanted` digits replaces what was
-    there. A single digit among words that belong to no dictation ("one moment") is none.
+    "no, nine six" replaces the last two digits by 96. A whole answer of `wanted` digits replaces all digits.
+    A single digit among words that belong to no dictation ("one moment") does not count.
     """
     known, fresh = before, ""
     for corrects, words in _stretches(text, lexicon):
@@ -89,8 +90,8 @@ def gathered(text: str, lexicon: Lexicon, *, before: str = "", wanted: int = 0) 
 
 
 def keyed_onto(known: str, keys: str, wanted: int = 0) -> str:
-    """The digits known after `keys`, where `known` were known already; "" where they make none of `wanted`.
-    All of them at once replace what was there."""
+    """Adds `keys` to the digits `known` and gives the result; "" for keys that are no digits, or more digits
+    than `wanted`. `wanted` keys at once replace all digits."""
     if not keys.isdecimal():
         return ""
     together = keys if not wanted or len(keys) == wanted else known + keys
@@ -98,7 +99,7 @@ def keyed_onto(known: str, keys: str, wanted: int = 0) -> str:
 
 
 def _stretches(text: str, lexicon: Lexicon) -> Iterator[tuple[bool, str]]:
-    """`text` cut at words that take something back; each piece with whether it does."""
+    """Splits `text` at words of correction; each piece with whether it is one."""
     corrects, piece = False, list[str]()
     for word in text.split():
         if folded(word) in lexicon.corrections:
@@ -119,14 +120,14 @@ def _idle(text: str, lexicon: Lexicon) -> bool:
 
 
 class _Reader:
-    """The atoms of one answer, and what numbers they make."""
+    """Reads numbers from the atoms of one answer."""
 
     def __init__(self, text: str, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
         self.atoms = [atom for word in text.split() for atom in self._atoms(word)]
 
     def pieces(self) -> Iterator[tuple[str, int]]:
-        """Every group of digits with the place after it."""
+        """All groups of digits, each with the place after it."""
         place, times = 0, 1
         while place < len(self.atoms):
             atom = self.atoms[place]
@@ -137,7 +138,7 @@ class _Reader:
                 place, times = place + 1, 1
                 continue
             figures, place = self._group(place)
-            if not figures:  # a million: nobody dictates one
+            if not figures:  # a scale such as a million alone, which is no dictation
                 place += 1
             after = self._at(place)
             if after.kind is _Kind.AGAIN:
@@ -146,7 +147,7 @@ class _Reader:
             times = 1
 
     def words(self) -> Iterator[tuple[str, bool]]:
-        """Every word, the numbers among them in figures and as such."""
+        """All words, numbers in figures, each with whether it is a number."""
         place = 0
         while place < len(self.atoms):
             figures, after = self._group(place) if self._at(place).kind in _DIGIT_LIKE else ("", place)
@@ -189,7 +190,7 @@ class _Reader:
         return str(value + int(rest or 0)), after
 
     def _tail(self, place: int, read: _Read, *, dictated: bool = True) -> tuple[str, int]:
-        """What belongs to the hundreds or thousands that end at `place`."""
+        """The figures that belong to the hundreds or thousands before `place`, and the place after them."""
         joined = self._at(place).kind is _Kind.JOIN
         first = self._at(place + joined)
         if first.kind not in _DIGIT_LIKE or (first.kind is _Kind.FIGURES and dictated):

@@ -1,4 +1,4 @@
-"""Texts of the configuration with places, `{{name}}`, for what a call brings."""
+"""Fills `{{name}}` marks in texts of the configuration with the variables of a call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def placeholders(text: str) -> list[str]:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """`text` with every `{{name}}` replaced; a name without a value leaves nothing."""
+    """Replaces every `{{name}}` in `text` by its value, "" for a name without one, and reduces white space to
+    single spaces."""
     return " ".join(PLACEHOLDER.sub(lambda mark: values.get(mark[1], ""), text).split())
 
 
 def raise_missing(subject: str, names: Iterable[str]) -> None:
-    """Raises `SettingsRefused` naming variables that a call did not bring."""
+    """Raises `SettingsRefused` for the `names` of variables that a call lacks, unless there are none."""
     missing = sorted(names)
     if missing:
         raise SettingsRefused(

@@ -1,9 +1,9 @@
-"""What common words mean for the floor, by language: "mm-hm" goes on listening, "stop" does not, "my number
-is" is not over.
+"""Lists of words by their meaning for turn-taking, by language: "mm-hm" is a backchannel, "stop" asks for the
+floor, "my number is" is unfinished.
 
-English and Arabic are built in. An agent adds to them by name (`word_lists(language, extra)`): words of its
-trade, of a dialect, or a whole further language. Matching is on `plain` words, so that case, punctuation,
-Arabic vowel signs and the spellings of alef do not matter."""
+English and Arabic are built in. An agent adds words to a list by name (`word_lists(language, extra)`), for a
+trade, a dialect or a further language. Matching is on `plain` words, so that case, punctuation, Arabic vowel
+signs and the spellings of alef do not matter."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ _LETTERS: Final = str.maketrans("أإآٱىة", "اااايه", "ـ'’")
 
 @dataclass(frozen=True, slots=True)
 class WordLists:
-    """One language's lists; all entries are `plain`, phrases of several words allowed unless said otherwise.
+    """The lists of one language; all entries are `plain`, and may be phrases unless stated otherwise.
 
-    `backchannels`: "go on, I am listening", said over the agent. `partings`: what is said to a
-    farewell. `stops`: whoever says these wants the floor.
-    `fillers`: sounds of thinking. `light`: single words that carry no content of their own. `dangling`: last
-    words after which more comes; `unending`: those after which it
-    does whatever the voice does. `openers`: beginnings of an answer that are not one yet. `yes_no`: whole
-    answers to a yes-or-no question. `closing`: last words after which nothing comes; `wanting`: last words
-    that mostly want another ("I need to change"). `asking`: first words of a question;
-    `conditions`: first words of half a sentence; `finished`: endings that are whole although their last word
-    dangles ("turn it on"); `stranded`: those that may also end a clause which began with one of `relatives`
-    ("what I asked for"). `numbers`: words of numbers that are no digits; `streets`: what streets are called.
-    `digits`: single word to digit; `homophones`: words that are digits only where
-    digits are expected."""
+    Over the agent: `backchannels`: words of a listener ("mm-hm"); `partings`: answers to a farewell; `stops`:
+    words that ask for the floor; `fillers`: hesitations ("um"); `light`: single words without content.
+
+    At the end of a turn: `dangling`: last words after which more follows; `unending`: those after which more
+    follows whatever the prosody; `openers`: beginnings of an answer that is still to come; `yes_no`: complete
+    answers to a yes-or-no question; `closing`: last words of a turn; `wanting`: last words after which more
+    mostly follows ("I need to change"); `asking`: first words of a question; `conditions`: first words of a
+    conditional clause; `finished`: complete endings although their last word is in `dangling` ("turn it
+    on"); `stranded`: words in `dangling` that may end a clause that began with one of `relatives` ("what I
+    asked for").
+
+    `numbers`: number words that are no digits; `streets`: words in names of streets. `digits`: digit by
+    single word; `homophones`: the same for words that are digits only where digits are expected."""
 
     backchannels: frozenset[str] = frozenset()
     partings: frozenset[str] = frozenset()
@@ -67,12 +68,12 @@ EXTENSIBLE: Final = tuple(
 
 
 class OverlapKind(Enum):
-    """What somebody meant who spoke while the other one did."""
+    """The meaning of the caller's words over the agent."""
 
-    NOTHING = auto()  # no words: a cough, a noise, a sound of thinking
-    BACKCHANNEL = auto()  # "mm-hm": go on
-    STOP = auto()  # "wait": give me the floor
-    CONTENT = auto()  # words of their own
+    NOTHING = auto()  # no words: a cough, noise, a hesitation
+    BACKCHANNEL = auto()  # "mm-hm": the agent should go on
+    STOP = auto()  # "wait": the caller asks for the floor
+    CONTENT = auto()  # other words
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +250,8 @@ _NONE: Final = WordLists()
 
 
 def word_lists(language: str, extra: Mapping[str, Sequence[str]] | None = None) -> WordLists:
-    """The lists of `language` ("en", also as "en-GB"; empty ones for others), with `extra` entries by the
-    name of the list. Raises `SettingsRefused` for a list that does not exist."""
+    """Gives the lists of `language` ("en", "en-GB", "ar"; empty ones for others) with the entries of `extra`,
+    by the name of the list. Raises `SettingsRefused` for an unknown list."""
     name = language.replace("_", "-").split("-")[0].lower()
     if not extra:
         return _LANGUAGES.get(name, _NONE)
@@ -262,13 +263,14 @@ def word_lists(language: str, extra: Mapping[str, Sequence[str]] | None = None) 
 
 @lru_cache(maxsize=256)
 def _extended(language: str, extra: tuple[tuple[str, tuple[str, ...]], ...]) -> WordLists:
-    """An agent's own, asked for at every pause of its calls."""
+    """The lists with an agent's entries; cached, since every pause of the agent's calls needs them."""
     lists = _LANGUAGES.get(language, _NONE)
     return replace(lists, **{key: getattr(lists, key) | frozenset(map(plain, more)) for key, more in extra})
 
 
 def judge_overlap(text: str, language: str, lists: WordLists | None = None) -> Overlap:
-    """What was meant by `text`, said while the agent spoke. A stop word anywhere wins; then any content."""
+    """Gives the meaning of `text`, said over the agent: STOP for a stop word anywhere, else CONTENT for any
+    content."""
     lists = word_lists(language) if lists is None else lists
     backchannel, content, light = False, 0, 0
     for phrase, kind in _phrases_of(plain(text).split(), lists):
@@ -287,22 +289,22 @@ _ANSWERS_TOO: Final = _phrases("""
     thats fine, thats great, thats perfect, sounds good, will do, no thanks, no thank you, no im fine,
     no im good, okay then, all right then, no worries, لا شكرا, لا شكرا لك, خلاص شكرا
 """)
-"""Partings that answer a question as well."""
+"""Partings that may also answer a question."""
 
 
 def judge_farewell(
     text: str, language: str, lists: WordLists | None = None, *, missed: bool = False, ended: bool = True
 ) -> Overlap:
-    """The same of `text`, said over a farewell: what people say at parting wants nothing, nor does half of
-    it. `missed`: said to somebody who had no answer; who says "yes" then, or "sounds good", is there. Not
-    `ended`: they speak on, and "no" may become "no, that's all"."""
+    """Gives the meaning of `text`, said over a farewell: words of parting, and their beginnings, are a
+    BACKCHANNEL. `missed`: the caller had not answered before, so that "yes" or "sounds good" is CONTENT.
+    `ended`: the caller has stopped speaking; otherwise "no" may become "no, that's all"."""
     lists = word_lists(language) if lists is None else lists
     wanting_nothing = lists.partings - _ANSWERS_TOO if missed else lists.partings | lists.backchannels
     return _judge_parting(text, language, replace(lists, backchannels=wanting_nothing), ended=ended)
 
 
 def _judge_parting(text: str, language: str, lists: WordLists, *, ended: bool = True) -> Overlap:
-    """`lists` has as backchannels what wants nothing."""
+    """The meaning of `text` over a farewell; `lists.backchannels` has the words that ask for nothing."""
     meant = judge_overlap(text, language, lists)
     words, begun = plain(text).split(), _beginnings(lists.partings & lists.backchannels)
     for size in range(1, len(words) + 1) if meant.kind in (OverlapKind.STOP, OverlapKind.CONTENT) else ():
@@ -322,7 +324,7 @@ def _beginnings(phrases: frozenset[str]) -> frozenset[str]:
 
 
 def is_parting(text: str, language: str) -> bool:
-    """`text` is what people say at parting, or nothing."""
+    """Whether `text` has only words of parting, or no words."""
     lists = word_lists(language)
     meant = _judge_parting(text, language, replace(lists, backchannels=lists.partings))
     return meant.kind in (OverlapKind.NOTHING, OverlapKind.BACKCHANNEL)
@@ -334,7 +336,7 @@ def _content(text: str, lists: WordLists) -> int:
 
 
 def _phrases_of(words: list[str], lists: WordLists) -> Iterator[tuple[str, OverlapKind]]:
-    """The longest listed phrases, in order; what is in no list comes word by word."""
+    """The longest listed phrases, in order, and each other word by itself."""
     longest = _longest(lists)
     at = 0
     while at < len(words):

@@ -1,1 +1,1 @@
-"""Text-to-speech engines."""
+"""Text-to-speech engines (`pipeline.speech.TextToSpeech`), in the server and in processes beside it."""

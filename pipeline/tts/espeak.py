@@ -1,52 +1,52 @@
-"""Text to speech by espeak-ng: the voice that needs no download, in about 140 languages.
+"""Text to speech by espeak-ng, which needs no download and has about 140 languages.
 
-Speech starts within a millisecond and is made 1600 times faster than it is heard; it sounds like a machine.
-Arabic needs its diacritics written: without them the short vowels are missing. The engine runs in a helper
-process of its own (`pipeline.tts.espeak_process`), one for all voices of the server.
+Synthesis starts within a millisecond and runs at 1600 times real time; the voice sounds synthetic. Arabic
+needs diacritics in the text, without which the short vowels are missing. The engine runs in a helper process
+(`pipeline.tts.espeak_process`), one for all voices of the server.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.engines.options import Options
+from pydantic import Field
+
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.text.sentences import sentences, shortened
 from pipeline.tts.espeak_arabic import vowelled
 from pipeline.tts.subprocess_client import VoiceProgram
 from pipeline.tts.subprocess_voice import Piece, ProcessVoice
 
 ESPEAK: Final = VoiceProgram("espeak-ng", "pipeline.tts.espeak_process", start_s=10.0, hung_s=1.2)
-"""It starts in 0.1 s on an idle machine, a chunk takes a fraction of a millisecond and the longest sentence
-15 ms."""
+"""The helper process, which on an idle machine starts in 0.1 s and takes at most 15 ms for a sentence."""
 
 VOICES: Mapping[str, str] = {"en": "en-us"}
-"""The voice of a language that has several; every other language is a voice's name already."""
+"""The default voice of a language that has several; other languages' tags are names of voices."""
 
 
-@dataclass(frozen=True, slots=True)
-class EspeakSettings:
-    """`voice`: a name such as "en-gb", "ar" or "en-us+f3"; empty: by the call's language. `rate_wpm`: words
-    a minute, 80 to 450. `pitch`: 0 to 99. `volume`: 0 to 200, where above 100 clips."""
+class EspeakSettings(EngineTable):
+    """The options of espeak-ng. `voice`: a name such as "en-gb", "ar" or "en-us+f3"; "": by the call's
+    language. `rate_wpm`: words per minute, 80 to 450. `pitch`: 0 to 99. `volume`: 0 to 200; above 100 may
+    clip."""
 
     voice: str = ""
-    rate_wpm: int = 175
-    pitch: int = 50
-    volume: int = 100
+    rate_wpm: int = Field(default=175, ge=80, le=450)
+    pitch: int = Field(default=50, ge=0, le=99)
+    volume: int = Field(default=100, ge=0, le=200)
 
 
 SENTENCE_CHARACTERS = 400
-"""A request is never longer: about half a minute of speech and 1.3 MB, which is what one listener may have
-waiting in the server, and about 15 ms for which it keeps the others waiting."""
+"""Most characters of a request: about half a minute of speech, which takes 1.3 MB of the server's memory for
+its listener and 15 ms, in which other requests wait."""
 
 _ARABIC = re.compile(r"[\u0620-\u064a]")
 _ARABIC_VOICES = ("ar", "fa", "ur", "ku", "sd", "ug")
 
 
 class Espeak(ProcessVoice):
-    """A voice. Equal settings may share one; every voice shares the helper process."""
+    """An espeak-ng voice (`pipeline.speech.TextToSpeech`); all voices share the helper process."""
 
     def __init__(self, settings: EspeakSettings | None = None) -> None:
         super().__init__(ESPEAK)
@@ -55,19 +55,11 @@ class Espeak(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Espeak:
         """Keys: voice, rate_wpm, pitch, volume. Raises `SettingsRefused`."""
-        options = Options("espeak-ng", settings)
-        read = EspeakSettings(
-            voice=options.text("voice"),
-            rate_wpm=options.integer("rate_wpm", 175, low=80, high=450),
-            pitch=options.integer("pitch", 50, low=0, high=99),
-            volume=options.integer("volume", 100, low=0, high=200),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("espeak-ng", EspeakSettings, settings))
 
     @property
     def rate_hz(self) -> int:
-        """22050: the rate of every espeak-ng voice but MBROLA's, which the wheel does not hold."""
+        """22050 Hz, the rate of every espeak-ng voice except MBROLA's, which the wheel lacks."""
         return 22050
 
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:
@@ -92,8 +84,8 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _voice(wanted: str, language: str, sentence: str) -> str:
-    """The configured voice for what it can read: an agent that changes between English and Arabic has the
-    other language's own voice there."""
+    """The configured voice for text in its script, else the voice of `language`: an agent may change between
+    English and Arabic."""
     if wanted and (_ARABIC.search(sentence) is not None) == wanted.startswith(_ARABIC_VOICES):
         return wanted
     arabic = voice_of(language).startswith(_ARABIC_VOICES)
@@ -101,5 +93,5 @@ def _voice(wanted: str, language: str, sentence: str) -> str:
 
 
 def voice_of(language: str) -> str:
-    """espeak-ng's voice for a language tag ("en", "en-GB", "ar")."""
+    """Gives espeak-ng's voice for a language tag ("en", "en-GB", "ar")."""
     return VOICES.get(language.lower(), language.lower())

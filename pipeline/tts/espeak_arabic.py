@@ -1,7 +1,9 @@
-"""Vowel signs for espeak-ng. It reads what is written and guesses nothing: "خمسة وعشرون" comes out as
-"khmst wʕshruun", which nobody understands. The words that the server writes itself (numbers, money, dates,
-units, its own phrases) and those that open and close most calls get their vowels here, on the way to this
-engine only: a transcript with vowel signs is hard to read."""
+"""Adds vowel signs to Arabic text for espeak-ng, which adds none: it reads "خمسة وعشرون" as "khmst
+wʕshruun", which is unintelligible.
+
+The words that the server itself writes (numbers, money, dates, units, its phrases) and those that open and
+close most calls get vowel signs, for this engine only, since a transcript with vowel signs is hard to
+read."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import re
 from typing import Final
 
 _MARKS: Final = dict.fromkeys((0x0640, 0x0670, *range(0x064B, 0x0660)))
-_SHORT_VOWELS: Final = re.compile(r"[\u064c-\u0650]")  # but not the -an that is usually written
+_SHORT_VOWELS: Final = re.compile(r"[\u064c-\u0650]")  # without tanwin fath (-an), which is usually written
 _WORD: Final = re.compile(r"[\u0620-\u065f\u0670]+")
 _AND: Final = "و"
 
@@ -41,8 +43,8 @@ _VOWELLED: Final = {_plain(word): word for word in _WORDS.split()}
 
 
 def vowelled(sentence: str) -> str:
-    """`sentence` with the vowels of the words that are known; a word that has its own keeps them. As many
-    words as before, with the same spaces between them."""
+    """Adds vowel signs to the known words of `sentence`, except words that have some. The number of words and
+    the spaces stay the same."""
     return _WORD.sub(lambda match: _vowelled(match[0]), sentence)
 
 

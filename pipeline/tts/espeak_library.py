@@ -1,8 +1,8 @@
-"""libespeak-ng through ctypes, for processes of voices and for training.
+"""Binds libespeak-ng with ctypes, for processes of voices and for training.
 
-The library is GPL-3.0-or-later, keeps its whole state in globals and dies of a second thread (measured:
-SIGSEGV with four), so nothing of the server but the processes of voices (`espeak_process`, and
-`onnx_voice_process` for phonemes) may import this module: they run one request after another.
+The library is GPL-3.0-or-later, keeps its state in globals and crashes with several threads (measured:
+SIGSEGV with four). Only the processes of voices (`pipeline.tts.espeak_process`, and
+`pipeline.tts.onnx.process` for phonemes), which run one request at a time, may import this module.
 
 Signatures are those of `speak_lib.h` of espeak-ng 1.52.
 """
@@ -25,16 +25,17 @@ _EVENT_END = 0  # espeakEVENT_LIST_TERMINATED
 _EVENT_WORD = 1
 _PHONEMES_IPA = 0x02  # espeakPHONEMES_IPA
 _PHONEMES_TIE = 0x80  # espeakPHONEMES_TIE
-_LANGUAGE_SWITCH = re.compile(r"\([^)]*\)")  # "(en)" before a word that another language's rules read
-_CHUNK_MS = 60  # the library gives no less, whatever is asked
+_LANGUAGE_SWITCH = re.compile(r"\([^)]*\)")  # "(en)" before a word read by another language's rules
+_CHUNK_MS = 60  # the shortest chunk that the library gives
 
 PARAMETERS: Mapping[str, int] = {"rate_wpm": 1, "volume": 2, "pitch": 3}
-"""espeak_PARAMETER numbers of the settings we pass on."""
+"""Numbers of espeak_PARAMETER by setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordEvent:
-    """A word begins: its first character (from 0) in the text, and its first sample in the utterance."""
+    """The beginning of a word. `position`: index of its first character in the text; `sample`: index of its
+    first sample."""
 
     position: int
     sample: int
@@ -45,7 +46,7 @@ Sink = Callable[[bytes, list[WordEvent]], bool]
 
 
 class VoiceUnknown(Exception):
-    """The library has no such voice, nor one for such a language."""
+    """The library has no voice of this name, and none for this language."""
 
 
 class _Id(ctypes.Union):
@@ -88,7 +89,8 @@ _CALLBACK = ctypes.CFUNCTYPE(
 
 
 class EspeakLibrary:
-    """The library, once per process. Raises OSError where it cannot be loaded."""
+    """The library; make one per process. `rate_hz`: the rate of all voices. Raises OSError where the library
+    cannot be loaded."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(espeakng_loader.get_library_path())
@@ -109,7 +111,7 @@ class EspeakLibrary:
             raise OSError("espeak-ng found no data files")
         self._sink: Sink | None = None
         self._failure: Exception | None = None
-        self._callback = _CALLBACK(self._received)  # the library keeps only a pointer: this keeps it alive
+        self._callback = _CALLBACK(self._received)  # kept alive here, since the library keeps only a pointer
         self._library.espeak_SetSynthCallback(self._callback)
         self._voice = ""
         self._library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
@@ -134,8 +136,8 @@ class EspeakLibrary:
             raise OSError(f"espeak_Synth gave {code}")
 
     def phonemes(self, text: str, *, voice: str, tie: str = "") -> str:
-        """The IPA of `text`, word by word, without its punctuation. `tie`: joins the letters of one sound.
-        Raises `VoiceUnknown`."""
+        """Gives the IPA of `text`, word by word, without punctuation. `tie`: the character that joins the
+        letters of one sound. Raises `VoiceUnknown`."""
         self._set_voice(voice)
         mode = _PHONEMES_IPA | (ord(tie) << 8 | _PHONEMES_TIE if tie else 0)
         raw = ctypes.c_char_p(text.replace("\0", " ").encode())
@@ -151,8 +153,8 @@ class EspeakLibrary:
             return
         name = voice.encode()
         if self._library.espeak_SetVoiceByName(name) != 0:
-            # This build knows some voices ("en-gb") only as languages. The language must be one of its own:
-            # asked for "no-such-voice", the library would speak Norwegian.
+            # This build has some voices ("en-gb") only as languages. Only a language of the library is asked
+            # for: with "no-such-voice" the library would speak Norwegian.
             self._voice = ""
             language = name.split(b"+")[0]
             wanted = _Voice()
@@ -165,18 +167,21 @@ class EspeakLibrary:
     def _received(
         self, samples: ctypes._Pointer[ctypes.c_short], count: int, events: ctypes._Pointer[_Event]
     ) -> int:
-        """The library's callback. An exception must not cross C: it is kept and raised by `speak`."""
+        """Takes samples and events from the library, as its callback. An exception must not cross C and is
+        kept for `speak`, which raises it."""
+        sink = self._sink
+        if sink is None or self._failure is not None:
+            return 1
         try:
-            if self._sink is None:
-                return 1
-            return int(self._sink(_samples(samples, count), _words(events)))
-        except Exception as error:  # the boundary to C
+            return int(sink(_samples(samples, count), _words(events)))
+        except Exception as error:
             self._failure = error
             return 1
 
 
 def _languages(voices: ctypes._Pointer[ctypes._Pointer[_Voice]]) -> Iterator[bytes]:
-    """The languages of all voices. Each has a list: a byte of priority and a name, ended by a zero."""
+    """The languages of all voices. A voice's list has a priority byte and a name for each, and ends with a
+    zero byte."""
     index = 0
     while voices[index]:
         at = voices[index].contents.languages

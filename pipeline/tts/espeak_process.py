@@ -1,8 +1,8 @@
 """The espeak-ng process: `python -m pipeline.tts.espeak_process`.
 
-espeak-ng is GPL-3.0-or-later: in a process of its own it stays a program beside the server, and a crash of
-its C code costs one sentence instead of every call. It is 1600 times faster than real time: a sentence is a
-few milliseconds."""
+espeak-ng is GPL-3.0-or-later: in a helper process it stays a separate program, and a crash of its C code
+costs one sentence instead of every call. Synthesis runs at 1600 times real time: a sentence takes a few
+milliseconds."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pipeline.tts.subprocess_wire import Word
 
 _FIRST_CHUNK_MS = 240
 _LATER_CHUNK_MS = 500
-"""Samples are gathered to these lengths, because every message wakes the server's event loop; the library
-gives 60 ms at a time. The first chunk holds a word or two, so that speech can begin."""
+"""Lengths of the first chunk and of later ones. The library gives 60 ms at a time, and every message wakes
+the server's event loop; the first chunk is short, a word or two, so that playout can begin."""
 
 
 class EspeakVoices:
-    """All voices of the library; a `Synthesiser`."""
+    """A `Synthesiser` with all voices of libespeak-ng."""
 
     def __init__(self) -> None:
         self._library = EspeakLibrary()
         self.rate_hz = self._library.rate_hz
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice, otherwise (where there is no such voice, or "") and
-        the parameters."""
+        """Synthesises the request's `text` with `voice`, or with `otherwise` where there is no such voice or
+        `voice` is "", at its `rate_wpm`, `pitch` and `volume`. Raises as `Synthesiser.speak`."""
         gathered, words = bytearray(), list[Word]()
         enough = self._bytes(_FIRST_CHUNK_MS)
 
@@ -52,7 +52,7 @@ class EspeakVoices:
         emit(bytes(gathered), words)
 
     def _speak(self, text: str, sink: Sink, voices: Sequence[str], parameters: Mapping[str, int]) -> None:
-        """With the first of `voices` that there is."""
+        """Synthesises with the first of `voices` that the library has. Raises `Refusal` for none."""
         for place, voice in enumerate(voices, 1):
             try:
                 self._library.speak(text, sink, voice=voice, parameters=parameters)

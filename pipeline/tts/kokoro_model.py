@@ -1,7 +1,7 @@
-"""The Kokoro model itself. Imported only in its process: it pulls in torch (five seconds, 400 MB).
+"""Runs the Kokoro model on torch. Imported only in the process of a voice, since torch takes 5 s and 400 MB.
 
-Phonemes come from espeak-ng through misaki (`EspeakG2P`): misaki's own English front end fetches a spaCy
-model from the network when it is made. That is also why `kokoro.KPipeline` is not used."""
+Phonemes come from espeak-ng through misaki's `EspeakG2P`. misaki's English front end, which
+`kokoro.KPipeline` uses, downloads a spaCy model and is therefore not used."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pipeline.tts.subprocess_server import Emit, Refusal
 from pipeline.tts.subprocess_wire import Word
 
 FRAME_SAMPLES = 600
-"""25 ms at 24 kHz: the unit of the model's phoneme durations."""
+"""Samples of a frame, the unit of the model's phoneme durations: 25 ms at 24 kHz."""
 
 _WORD = re.compile(r"\S+")
 
 
 class KokoroVoices:
-    """One model and the voices asked for so far; a `Synthesiser`."""
+    """A `Synthesiser` with one Kokoro model, which loads each voice at its first use."""
 
     rate_hz = 24000
 
@@ -36,7 +36,8 @@ class KokoroVoices:
         self._phonemes: dict[str, Any] = {}
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice (a path), speed, language (espeak-ng's)."""
+        """Synthesises the request's `text` with the file `voice`, at `speed`, in `language` (espeak-ng's
+        name). Raises as `Synthesiser.speak`."""
         text = str(request["text"])
         phonemes = self._phonemes_of(text, str(request["language"]))
         if not phonemes:
@@ -66,9 +67,9 @@ class KokoroVoices:
 
     @staticmethod
     def _words(text: str, phonemes: str, durations: Sequence[int]) -> list[Word]:
-        """Where the words of the text begin. `durations` are those of the phonemes between a start and an
-        end mark. Spoken words are fewer or more than written ones at times ("of the", "2026"): they are laid
-        evenly over each other then."""
+        """The beginnings of the text's words. `durations`: of the phonemes, with a start and an end mark.
+        Where the numbers of spoken and written words differ ("of the", "2026"), they are mapped
+        proportionally."""
         written = [match.start() for match in _WORD.finditer(text)]
         spoken = [match.start() for match in _WORD.finditer(phonemes)]
         if len(durations) != len(phonemes) + 2 or not written or not spoken:

@@ -1,6 +1,6 @@
 """The Kokoro process: `python -m pipeline.tts.kokoro_process JSON`.
 
-The object has model, config, voices (the directory that the voices asked for lie in), device, threads."""
+JSON is an object with model, config, voices (the directory of the voices), device and threads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, Final
 from pipeline.confinement.confinement import Confinement
 from pipeline.tts.subprocess_server import Synthesiser, serve
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # every file is local: never ask a hub
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # every file is local
 
 
 MEMORY_MB: Final = 8192
-"""The process holds 1 to 2 GB."""
+"""Limit of the process's memory; the process uses 1 to 2 GB."""
 
 
 def main() -> int:
-    """Serves the model of this process's argument. What torch raises for files that it cannot use is reported
-    instead of READY, and ImportError where the extra `kokoro` is not installed."""
+    """Serves the model of the process's argument. An exception while loading the files, or an ImportError
+    without the extra `kokoro`, is reported instead of READY."""
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     cuda = arguments["device"] == "cuda"
     read = (arguments["model"], arguments["config"], arguments.pop("voices"))

@@ -1,51 +1,57 @@
-"""Text to speech by a server with OpenAI's `/audio/speech`: what it sends is heard as it comes.
+"""Text to speech by a server with OpenAI's `/audio/speech`, streamed as the server sends it.
 
-The answer is asked for as raw PCM (16 bit, mono, 24 kHz unless `rate_hz` says otherwise). At whatever rate it
-is where the answer says so, and a WAV file, which some servers send all the same, is understood too.
+The request asks for raw PCM (16 bit, mono, at `rate_hz`). A rate in the answer's media type replaces
+`rate_hz`, and a WAV file, which some servers send instead, is read too.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
-from pipeline.engines.options import Options
+from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError
 from pipeline.net.audio_types import disguise
-from pipeline.net.model_endpoint import ModelEndpoint, endpoint_options
+from pipeline.net.model_endpoint import EndpointTable, ModelEndpoint
 from pipeline.speech import SpeechChunk
 from pipeline.tts.wav_stream import MARK, WavStream
 
 PATH: Final = "audio/speech"
 
-CHUNK_MS: Final = 20  # smaller pieces of the network are gathered up to this
+CHUNK_MS: Final = 20  # shortest chunk; smaller pieces from the network are joined
 
-_RATES: Final = (8000, 16000, 22050, 24000, 48000)  # that a `Resampler` takes exactly
+_RATES: Final = (8000, 16000, 22050, 24000, 48000)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechSettings:
-    """`voice`: as the server calls it; `voices`: by language, before it. `timeout_s`: until the first sound;
-    `stall_s`: between two pieces. `speed`: 0.25 to 4."""
+def _resampled(rate_hz: int) -> int:
+    if rate_hz not in _RATES:
+        raise ValueError(f"must be one of {', '.join(map(str, _RATES))}")
+    return rate_hz
+
+
+class SpeechSettings(EndpointTable):
+    """The options of the server's voice. `voice`: the server's name for it; `voices`: the same by language,
+    in preference to `voice`. `rate_hz`: of the server's PCM. `timeout_s`: longest wait for the first sound;
+    `stall_s`: longest wait between two pieces. `speed`: 0.25 to 4."""
 
     model: str = "tts-1"
     voice: str = "alloy"
-    voices: Mapping[str, str] | None = None
-    rate_hz: int = 24000
-    speed: float = 1.0
-    timeout_s: float = 1.4
-    stall_s: float = 1.4
-    response_format: str = "pcm"
+    voices: dict[str, str] = Field(default_factory=dict)
+    rate_hz: Annotated[int, Field(ge=8000, le=48000), AfterValidator(_resampled)] = 24000
+    speed: float = Field(default=1.0, ge=0.25, le=4)
+    timeout_s: float = Field(default=1.4, ge=0.1, le=60)
+    stall_s: float = Field(default=1.4, ge=0.1, le=60)
+    response_format: Literal["pcm", "wav"] = "pcm"
 
 
 class OpenAiTextToSpeech:
-    """A voice, shared by all calls of the process."""
+    """A voice of a server (`pipeline.speech.TextToSpeech`), shared by all calls of the process."""
 
     def __init__(self, endpoint: ModelEndpoint, settings: SpeechSettings) -> None:
         self.endpoint = endpoint
@@ -53,44 +59,29 @@ class OpenAiTextToSpeech:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
-        """Keys: base_url (required), api_key and those of `SpeechSettings`. Raises `SettingsRefused`."""
-        options = Options("openai", settings)
-        base_url, api_key = endpoint_options(options)
-        voices = options.table("voices")
-        read = SpeechSettings(
-            model=options.text("model", "tts-1"),
-            voice=options.text("voice", "alloy"),
-            voices={language: voices.text(language) for language in voices.names()},
-            rate_hz=options.integer("rate_hz", 24000, low=8000, high=48000),
-            speed=options.number("speed", 1.0, low=0.25, high=4),
-            timeout_s=options.number("timeout_s", 1.4, low=0.1, high=60),
-            stall_s=options.number("stall_s", 1.4, low=0.1, high=60),
-            response_format=options.text("response_format", "pcm", choices=("pcm", "wav")),
-        )
-        if read.rate_hz not in _RATES:
-            options.wrong("rate_hz", f"must be one of {', '.join(map(str, _RATES))}")
-        options.finish()
-        return cls(ModelEndpoint(base_url, api_key=api_key, timeout_s=read.timeout_s), read)
+        """Keys: those of `SpeechSettings`. Raises `SettingsRefused`."""
+        read = read_table("openai", SpeechSettings, settings)
+        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
 
     @property
     def rate_hz(self) -> int:
-        """What the settings say that the server speaks at."""
+        """The rate of the chunks in Hz, as configured; other audio of the server is resampled."""
         return self.settings.rate_hz
 
     @property
     def deadline_s(self) -> float:
-        """A caller who waited so long for the first sound was kept waiting."""
+        """The wait in seconds from which a caller that gave up counts as a failure of the server."""
         return min(1.0, self.settings.timeout_s)
 
     async def start(self) -> None:
-        """Nothing: a server that is down now may be up when the first call comes."""
+        """Does nothing, since a server that is down now may be up at the first call."""
 
     async def check(self) -> str:
-        """ "" if the server can be reached, or why not."""
+        """Checks whether the server can be reached: gives "" if so, else the reason."""
         return await self.endpoint.check()
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """Chunks as they come from the network, none of them without a whole 20 ms but the last. Raises
+        """Synthesises `text`, in chunks as they arrive, of at least 20 ms except the last. Raises
         `EngineError`."""
         settings = self.settings
         body: dict[str, Any] = {
@@ -115,16 +106,16 @@ class OpenAiTextToSpeech:
             yield SpeechChunk(samples)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the server."""
         await self.endpoint.close()
 
     def _voice(self, language: str) -> str:
-        voices = self.settings.voices or {}
+        voices = self.settings.voices
         return voices.get(language) or voices.get(language.partition("-")[0]) or self.settings.voice
 
 
 class SoundCutter:
-    """Samples out of bytes that are cut anywhere: in the middle of a sample, in the middle of a header."""
+    """Converts pieces of bytes of any length, from raw PCM or a WAV file, to int16 samples at `rate_hz`."""
 
     __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest", "_wav")
 
@@ -137,13 +128,13 @@ class SoundCutter:
         self._begun = False
 
     def comes_at(self, rate_hz: int) -> None:
-        """The server says at which rate the samples are."""
+        """Sets the rate that the server gives for its samples. Raises `EngineError` for an unusable one."""
         if rate_hz != self._rate_hz:
             self._resample = _resampler(rate_hz, self._rate_hz)
 
     def push(self, piece: bytes) -> Pcm:
-        """What is complete with `piece`; empty until there are 20 ms. Raises `EngineError` for a WAV file of
-        another kind than 16 bit mono, and for what is no samples at all."""
+        """Takes a piece; returns the samples that are complete, none before there are 20 ms. Raises
+        `EngineError` for a WAV file that is not 16 bit mono, and for other formats."""
         self._rest += piece if self._wav is None else self._wav.feed(piece)
         if not self._begun and not self._begin():
             return _NOTHING
@@ -152,8 +143,8 @@ class SoundCutter:
         return self._take()
 
     def finish(self) -> Pcm:
-        """The rest; half a sample is dropped. Raises `EngineError` as `push` does, and for a header without
-        end."""
+        """Ends the stream; returns the rest, without half a sample. Raises `EngineError` like `push`, and for
+        an incomplete header."""
         if not self._begun and not self._begin(whole=True):
             raise EngineError("the voice sent a WAV file without samples", retryable=True)
         samples = self._take()
@@ -168,8 +159,7 @@ class SoundCutter:
         return samples if self._resample is None else self._resample(samples)
 
     def _begin(self, *, whole: bool = False) -> bool:
-        """Whether the samples begin here: it is known what they come in, and a header is complete and
-        gone."""
+        """Whether the samples begin: the format is known, and a WAV header was complete and is removed."""
         if self._wav is None:
             if len(self._rest) < 4:
                 return whole

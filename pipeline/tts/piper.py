@@ -1,9 +1,9 @@
-"""Text to speech by a Piper voice (VITS), from local files, in a process of its own.
+"""Text to speech by a Piper voice (VITS), from local files, in a helper process.
 
-It makes speech at 0.05 to 0.1 of real time on one CPU core, a clause at a time. The voice that comes with the
-extra `local` speaks English; any other voice of Piper's, with its JSON beside it, is named by its path. The
-program piper itself is not used: onnxruntime runs the voice, and libespeak-ng (GPL-3) gives its phonemes,
-both in that process only.
+Synthesis takes 0.05 to 0.1 of real time on one CPU core, a clause at a time. The voice of the extra `local`
+speaks English; any other Piper voice, with its JSON beside it, is configured by path. The program `piper` is
+not used: onnxruntime runs the voice, and libespeak-ng (GPL-3) gives the phonemes, both in the helper process
+only.
 """
 
 from __future__ import annotations
@@ -16,38 +16,40 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import Field
+
 from pipeline.engines.local_weights import INSTALL, PIPER, whole_files
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable, read_table
 from pipeline.errors import EngineMissing, LanguageRefused
 from pipeline.tts.clauses import pieces
 from pipeline.tts.subprocess_client import VoiceProgram
 from pipeline.tts.subprocess_voice import Piece, ProcessVoice
 
 PIECE_CHARACTERS: Final = 110
-"""About 7 s of speech and half a second of a core, for which a piece keeps other callers waiting."""
+"""Most characters of a piece: about 7 s of speech and 0.5 s of a core, in which other callers wait."""
 
 _RATE_HZ: Final = 22050
 
 _NOT_STARTED: Final = VoiceProgram("piper", "pipeline.tts.onnx.process", start_s=30.0, hung_s=8.0)
-"""It starts in one second of an idle core, and its longest piece takes half a second of one. On a machine
-with seven times its work that is 4 s, and a voice that is merely late must not be ended for it: a session
-asks the next voice after 1.5 s."""
+"""The helper process before its arguments are known. It starts in 1 s on an idle core, and the longest piece
+takes 0.5 s, or 4 s on a machine with seven times too much work; `hung_s` is longer, so that a late voice is
+not killed, while a session asks the next voice after 1.5 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class PiperSettings:
-    """`model`: a voice's .onnx with its .onnx.json beside it; "": the one of the extra `local`. `speaker`: of
-    a voice that has several. `speed`: 0.5 to 2. `threads`: of the CPU."""
+class PiperSettings(EngineTable):
+    """The options of Piper. `model`: a voice's .onnx with its .onnx.json beside it; "": the voice of the
+    extra `local`. `speaker`: number of the speaker in a voice with several. `speed`: 0.5 to 2. `threads`:
+    number of CPU threads."""
 
     model: str = ""
-    speaker: int = 0
-    speed: float = 1.0
-    threads: int = 1
+    speaker: int = Field(default=0, ge=0, le=9999)
+    speed: float = Field(default=1.0, ge=0.5, le=2)
+    threads: int = Field(default=1, ge=1, le=64)
 
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """What is known of a voice before its process runs."""
+    """The program, rate and language of a voice, from its files."""
 
     program: VoiceProgram
     rate_hz: int
@@ -55,7 +57,7 @@ class _Voice:
 
 
 class Piper(ProcessVoice):
-    """A voice. Equal models share the process."""
+    """A Piper voice (`pipeline.speech.TextToSpeech`). Voices of equal models share the process."""
 
     def __init__(self, settings: PiperSettings | None = None) -> None:
         super().__init__(_NOT_STARTED)
@@ -66,19 +68,11 @@ class Piper(ProcessVoice):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Piper:
         """Keys: those of `PiperSettings`. Raises `SettingsRefused`."""
-        options = Options("piper", settings)
-        read = PiperSettings(
-            model=options.text("model"),
-            speaker=options.integer("speaker", 0, low=0, high=9999),
-            speed=options.number("speed", 1.0, low=0.5, high=2.0),
-            threads=options.integer("threads", 1, low=1, high=64),
-        )
-        options.finish()
-        return cls(read)
+        return cls(read_table("piper", PiperSettings, settings))
 
     @property
     def rate_hz(self) -> int:
-        """The voice's: 22050 for most, 16000 for the small ones. Known after `start`."""
+        """The voice's rate in Hz: 22050 for most, 16000 for small ones; valid after `start`."""
         return self._rate_hz
 
     async def start(self) -> None:
@@ -103,13 +97,13 @@ class Piper(ProcessVoice):
 def _voice(settings: PiperSettings) -> _Voice:
     """Reads and checks the files of a voice. Raises `EngineMissing`."""
     if find_spec("onnxruntime") is None:
-        raise EngineMissing(f"piper: onnxruntime is not installed: {INSTALL}")
+        raise EngineMissing(f"onnxruntime is not installed: {INSTALL}")
     model, config = _files(settings)
     try:
         read = json.loads(config.read_text())
         rate_hz, language = int(read["audio"]["sample_rate"]), str(read["espeak"]["voice"])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise EngineMissing(f"piper: {config} does not describe a voice ({type(error).__name__})") from error
+        raise EngineMissing(f"{config} does not describe a voice ({type(error).__name__})") from error
     arguments = {
         "model": str(model.resolve()),
         "config": str(config.resolve()),
@@ -133,5 +127,5 @@ def _files(settings: PiperSettings) -> tuple[Path, Path]:
     config = model.with_name(f"{model.name}.json")
     for path in (model, config):
         if not path.is_file():
-            raise EngineMissing(f"piper: there is no file {path}")
+            raise EngineMissing(f"there is no file {path}")
     return model, config

@@ -1,6 +1,6 @@
-"""The server's side of a voice that lives in a process of its own: starts it, shares it, survives its death.
+"""The server's side of a voice in a helper process: starts, shares and restarts the process.
 
-A process keeps somebody's licence, memory, crashes and threads away from the media loop."""
+A process keeps the licence, memory, crashes and threads of a voice apart from the server."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from pipeline.tts.subprocess_wire import Kind, Word
 _LOG = logging.getLogger(__name__)
 
 _RESTART_S: Final = 2.0
-"""The longest pause before a process that died is started again."""
+"""The longest pause before a process that died is restarted, in seconds."""
 
 Spoken: TypeAlias = tuple[bytes, list[Word]]
-"""Samples (s16le) and the words that begin in them."""
+"""Samples (s16le) and the words that begin in these samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceProgram:
     """A voice as a program: `python -m module arguments...`, which runs a `VoiceService`.
 
-    `start_s`: without READY by then it is not going to start. `hung_s`: no message at all for so long, while
-    a request or a cancelled one waits, means that it hangs: one that serves others first does not. It should
-    be less than a session's patience with a voice, so that whoever asks again asks the next process."""
+    `start_s`: longest wait for READY. `hung_s`: longest time without any message while a request, or a
+    cancelled one, waits; after that the process is killed. A process that serves other requests first sends
+    messages. `hung_s` should be below a session's `tts_stall_ms`, so that a retry gets a new process."""
 
     name: str
     module: str
@@ -51,8 +51,9 @@ class _State(enum.Enum):
 
 
 class _Request:
-    """One sentence being synthesised: its messages, in order. Their bound is the sentence's length, which
-    the engine limits; it asks for the next sentence only when this one has been taken."""
+    """The synthesis of one sentence under way, with its messages in order. Their number is bounded by the
+    sentence's length, which the engine limits; the engine asks for the next sentence once this one is
+    taken."""
 
     __slots__ = ("arrived", "ended", "messages", "reason")
 
@@ -68,9 +69,9 @@ class _Request:
 
 
 class VoiceProcess:
-    """One process for all users of a program in one event loop. `acquire` and `release` count them; it ends
-    with the last. One that died is started again by the next request, after a pause that grows with every
-    death in a row."""
+    """One process for all users of a program in one event loop. `acquire` and `release` count the users; the
+    process ends with the last. The next request restarts a process that died, after a pause that grows with
+    every death in a row."""
 
     _shared: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[VoiceProgram, VoiceProcess]]] = (
         WeakKeyDictionary()
@@ -91,8 +92,8 @@ class VoiceProcess:
 
     @classmethod
     async def acquire(cls, program: VoiceProgram) -> VoiceProcess:
-        """The running loop's process of `program`, started. Raises `EngineMissing`. Give it back with
-        `release`."""
+        """Gives the running loop's process of `program`, started; call `release` after use. Raises
+        `EngineMissing`."""
         processes = cls._shared.setdefault(asyncio.get_running_loop(), {})
         shared = processes.setdefault(program, cls(program))
         shared._users += 1
@@ -100,14 +101,14 @@ class VoiceProcess:
             await shared._ensure_running()
         except EngineError as error:
             await shared.release()
-            raise EngineMissing(f"{program.name} does not start: {error}") from error
+            raise EngineMissing(f"does not start: {error}") from error
         except asyncio.CancelledError:
             await shared.release()
             raise
         return shared
 
     async def release(self) -> None:
-        """One user less; the last one ends the process."""
+        """Counts one user less; the last user ends the process. Raises `LocalError` without a user."""
         if self._users <= 0:
             raise LocalError("a voice was released more often than acquired")
         self._users -= 1
@@ -124,12 +125,12 @@ class VoiceProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs."""
+        """The process id, None while no process runs."""
         return self._process.pid if self._process is not None and self._state is _State.RUNNING else None
 
     async def speak(self, request: Mapping[str, Any]) -> AsyncGenerator[Spoken, None]:
-        """What it says, chunk by chunk as they come. Closing the generator cancels the synthesis.
-        Raises `EngineError`: retryable when the process died, not when it refused."""
+        """Synthesises `request`, chunk by chunk as they arrive. Closing the generator cancels the synthesis.
+        Raises `EngineError`: retryable when the process died, not when it refused the request."""
         process = await self._ensure_running()
         self._number += 1
         number, state = self._number, _Request()
@@ -148,7 +149,8 @@ class VoiceProcess:
             self._drop(process, number, state)
 
     async def _wait(self, state: _Request) -> None:
-        """Returns with a message, or the end."""
+        """Waits for a message or the end of the request; kills a process that hangs. Raises
+        `EngineError`."""
         while not state.messages and not state.ended:
             state.arrived.clear()
             try:
@@ -159,7 +161,7 @@ class VoiceProcess:
                     continue
                 self._kill()
                 if self._reader is not None:
-                    await asyncio.wait({self._reader})  # until then it looks as if it ran
+                    await asyncio.wait({self._reader})  # until the state is STOPPED
                 raise EngineError(f"{self.program.name} stopped answering", retryable=True) from None
 
     @property
@@ -167,7 +169,7 @@ class VoiceProcess:
         return asyncio.get_running_loop().time() - self._heard_at
 
     def _drop(self, process: Process, number: int, state: _Request) -> None:
-        """Forgets a request; one still under way is cancelled and must end soon."""
+        """Drops a request; cancels one under way, which must end within `hung_s`."""
         if state.ended or process is not self._process or self._state is not _State.RUNNING:
             self._requests.pop(number, None)
             return
@@ -185,12 +187,12 @@ class VoiceProcess:
 
     def _send(self, process: Process, kind: Kind, number: int, **fields: Any) -> None:
         assert process.stdin is not None
-        # Not drained: sentences are short, and the process reads ahead (its queue holds a thousand).
+        # No drain: sentences are short, and the process reads ahead (its queue holds 1024 requests).
         process.stdin.write(pack({"kind": kind, "number": number, **fields}))
 
     async def _ensure_running(self) -> Process:
-        """The process. It starts on its own account, since it may take longer than a caller waits: whoever
-        comes next finds it further on. Raises `EngineError`."""
+        """Gives the process, started if needed. The start is a task that goes on when the caller is
+        cancelled, since it may take longer than a caller waits. Raises `EngineError`."""
         if self._state is _State.RUNNING and self._process is not None:
             return self._process
         if self._starting is None:
@@ -214,7 +216,7 @@ class VoiceProcess:
         self._state = _State.STARTING
         try:
             process = await start_confined(self.program.module, *self.program.arguments)
-        except OSError as error:  # no process, memory or descriptor is left for it
+        except OSError as error:  # the system has no process, memory or descriptor left
             self._deaths, self._state = self._deaths + 1, _State.STOPPED
             reason = f"its process does not start: {error.strerror or error}"
             raise EngineError(reason, retryable=True) from error
@@ -231,7 +233,7 @@ class VoiceProcess:
         return process
 
     def _why(self, error: Exception, process: Process) -> str:
-        """Why a process that has ended did not start."""
+        """The reason that a process did not start."""
         if isinstance(error, EngineError):
             return str(error)
         if isinstance(error, TimeoutError):
@@ -241,12 +243,12 @@ class VoiceProcess:
         return how_it_ended(process.returncode or 0)
 
     async def _read(self, process: Process) -> None:
-        """Deals messages out to their requests until the process ends."""
+        """Passes messages to their requests until the process ends."""
         try:
             while True:
                 self._deal(*await _received(process))
         except (EOFError, ConnectionError, ValueError, KeyError, TypeError):
-            pass  # its end, or out of step
+            pass  # the process ended, or sent an invalid message
         self._deaths += 1
         self._state = _State.STOPPED
         await end_process(process)
@@ -313,7 +315,7 @@ async def _ended(task: asyncio.Task[Any] | None) -> None:
 
 
 def _ready(head: Mapping[str, Any]) -> int:
-    """The rate of a voice that says READY. Raises `EngineError` with its reason for one that cannot."""
+    """Gives the rate of a READY message. Raises `EngineError` with the reason of a FAILED one."""
     if head.get("kind") == Kind.FAILED:
         raise EngineError(head["reason"], retryable=False)
     if head.get("kind") != Kind.READY:

@@ -1,10 +1,10 @@
-"""The voice's side of `voice_process`: requests from stdin, one at a time, samples to stdout.
+"""The voice's side of `pipeline.tts.subprocess_client`: takes requests from stdin, one at a time, and writes
+samples to stdout.
 
-The next is the one whose listener will be out of sound soonest: the first sound of a reply goes before the
-next sentence of one that is still being heard, and before the later pieces of a sentence of which seconds are
-made.
+The next request is the one whose listener runs out of audio first: the first sentence of a reply goes before
+the next sentence of a reply that is being heard.
 
-The process ends when its stdin does, so it cannot outlive the server."""
+The process ends when its stdin ends, so that it cannot outlive the server."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import answers, pack, receive
+from pipeline.errors import kind_of
 from pipeline.tts.subprocess_wire import Kind, Word
 
 _REQUESTS = 1024
-"""Bound of the queue: far more sentences than a machine's calls can wait for at once; a full queue stops
-reading, and the pipe then holds the server's writes back."""
+"""Most requests in the queue, far more than a machine's calls can have at once; a full queue stops reading,
+and the pipe then blocks the server's writes."""
 
 _NO_FILES = Confinement()
 
 Emit: TypeAlias = Callable[[bytes, list[Word]], bool]
-"""Takes samples (s16le) and the words that begin in them; True: nobody wants the rest."""
+"""Takes samples (s16le) and the words that begin in these samples; gives True if the request was
+cancelled."""
 
 
 class Refusal(Exception):
-    """A request that no second attempt would help: an unknown voice, an unreadable request."""
+    """A request that would fail again: an unknown voice, an unreadable request."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Asked:
-    """A request; without one it is the end of all."""
+    """A request in the queue; None stands for the end of the source."""
 
     due: float
     number: int
@@ -45,17 +47,18 @@ class _Asked:
 
 
 class Synthesiser(Protocol):
-    """What speaks in the process."""
+    """The engine that synthesises in the process; implemented by each voice."""
 
     rate_hz: int
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """Synthesises, chunk by chunk. Raises `Refusal`, OSError, KeyError, TypeError, ValueError."""
+        """Synthesises the request, calling `emit` for each chunk; may stop when `emit` gives True. Raises
+        `Refusal`, OSError, KeyError, TypeError, ValueError."""
 
 
 class VoiceService:
-    """Serves requests from one stream onto another, in the order in which they are `due`; those without it at
-    once."""
+    """Serves requests of the stream `source` with answers to `sink`, in the order of their `due`; a request
+    without `due` comes first."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO, synthesiser: Synthesiser) -> None:
         self._source = source
@@ -72,17 +75,17 @@ class VoiceService:
         self._send({"kind": Kind.READY, "rate_hz": self._synthesiser.rate_hz})
         while (asked := self._requests.get()).request is not None:
             number, request = asked.number, asked.request
-            try:
-                self._speak(number, request)
-                self._send({"kind": Kind.DONE, "number": number})
-            except Refusal as refusal:
-                self._send({"kind": Kind.FAILED, "number": number, "reason": str(refusal)})
-            except Exception as error:  # somebody else's library; what it says may quote the text
-                self._send({"kind": Kind.FAILED, "number": number, "reason": type(error).__name__})
-            finally:
-                with self._lock:
-                    self._pending.discard(number)
-                    self._cancelled.discard(number)
+            self._send({**self._outcome(number, request), "number": number})
+            with self._lock:
+                self._pending.discard(number)
+                self._cancelled.discard(number)
+
+    def _outcome(self, number: int, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            self._speak(number, request)
+        except Exception as error:
+            return _failed(error)
+        return {"kind": Kind.DONE}
 
     def _speak(self, number: int, request: Mapping[str, Any]) -> None:
         def emit(samples: bytes, words: list[Word]) -> bool:
@@ -113,10 +116,16 @@ class VoiceService:
         self._sink.flush()
 
 
+def _failed(error: Exception) -> Mapping[str, Any]:
+    """The FAILED message; the text of a `Refusal` only, since a library's message may quote the caller's
+    text."""
+    return {"kind": Kind.FAILED, "reason": str(error) if isinstance(error, Refusal) else kind_of(error)}
+
+
 def serve(make: Callable[[], Synthesiser], confinement: Confinement = _NO_FILES) -> int:
-    """Runs a voice on this process's stdin and stdout, confined before it is made: what `main` of its program
-    does. A voice that cannot be made (ImportError, OSError, ValueError, RuntimeError) is reported instead of
-    READY."""
+    """Confines the process, makes the voice and serves it on stdin and stdout; gives the exit status for
+    `main`. A voice that cannot be made (ImportError, OSError, KeyError, ValueError, RuntimeError) is reported
+    instead of READY."""
     sink = answers()
     try:
         try:

@@ -1,12 +1,12 @@
-"""A voice in a process of its own, as an engine: text goes there in pieces, whole words with their times
-come back."""
+"""Base class of engines whose voice runs in a helper process: sends text in pieces, gets chunks with word
+times."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from pipeline.tts.subprocess_client import VoiceProcess, VoiceProgram
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a text: `request` asks the process for it. `spoken`: what it is given for `written`, word
-    for word; empty where that is the same."""
+    """A part of a text. `written`: its words for the transcript; `request`: the request to the process;
+    `spoken`: the engine's text for `written`, with the same number of words; "": the same text."""
 
     written: str
     request: Mapping[str, Any]
@@ -29,7 +29,8 @@ class Piece:
 
 
 class ProcessVoice(ABC):
-    """A voice. Voices of equal programs share the process."""
+    """A voice in a helper process (`pipeline.speech.TextToSpeech`); voices of equal programs share the
+    process."""
 
     def __init__(self, program: VoiceProgram) -> None:
         self._program = program
@@ -40,18 +41,18 @@ class ProcessVoice(ABC):
         if self._process is not None:
             return
         self._process = await VoiceProcess.acquire(self._program)
-        try:
-            async for _ in self.speak("One.", language=self._trial_language):
-                pass
-        except EngineError as error:
-            await self.close()
-            raise EngineMissing(f"{self._program.name} does not speak: {error}") from error
-        except BaseException:  # whoever waited for it may have given up: nobody else knows of its process
-            await self.close()
-            raise
+        async with AsyncExitStack() as failed:
+            # Closes also after a cancellation, since only this object knows the process.
+            failed.push_async_callback(self.close)
+            try:
+                async for _ in self.speak("One.", language=self._trial_language):
+                    pass
+            except EngineError as error:
+                raise EngineMissing(f"does not speak: {error}") from error
+            failed.pop_all()
 
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
-        """Synthesises piece by piece: the next is asked for when the last chunk of this one was taken.
+        """Synthesises piece by piece; requests the next piece once the last chunk of a piece was taken.
         Raises `EngineError`: retryable when the process died, `EngineRefused` for a language that the voice
         does not speak."""
         return self.speak_ahead(text, language=language, ahead_s=0.0)
@@ -59,7 +60,8 @@ class ProcessVoice(ABC):
     async def speak_ahead(
         self, text: str, *, language: str, ahead_s: float
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """The same; see `pipeline.speech.SharedVoice`."""
+        """Synthesises like `speak`, for a listener who still has `ahead_s` seconds of audio queued
+        (`pipeline.speech.SharedVoice`)."""
         if self._process is None:
             raise LocalError(f"{self._program.name} speaks after start() only")
         offset, heard_at = 0, time.monotonic() + ahead_s
@@ -72,36 +74,36 @@ class ProcessVoice(ABC):
                     yield chunk
 
     async def close(self) -> None:
-        """Gives the process back."""
+        """Releases the process, which ends with its last voice."""
         process, self._process = self._process, None
         if process is not None:
             await process.release()
 
     @property
     def pid(self) -> int | None:
-        """Of its process, while that runs."""
+        """The id of the helper process, None while it does not run."""
         return self._process.pid if self._process is not None else None
 
     @property
     @abstractmethod
     def rate_hz(self) -> int:
-        """The rate of every chunk."""
+        """The sample rate of every chunk, in Hz."""
 
     @property
     def _trial_language(self) -> str:
-        """What the voice is tried in when it starts."""
+        """The language of the trial request in `start`."""
         return "en"
 
     @abstractmethod
     def _pieces(self, text: str, language: str) -> Iterator[Piece]:
-        """`text` in pieces. Raises `EngineRefused`."""
+        """Splits `text` into pieces. Raises `EngineRefused`."""
 
 
 async def _chunks(
     process: VoiceProcess, request: Mapping[str, Any], cutter: SpeechCutter
 ) -> AsyncGenerator[SpeechChunk, None]:
-    """What `process` makes of `request`, cut at the words by `cutter`. Raises what `VoiceProcess.speak`
-    does."""
+    """Synthesises `request` in `process`, in chunks that `cutter` ends at words. Raises as
+    `VoiceProcess.speak`."""
     async with aclosing(process.speak(request)) as payloads:
         async for raw, events in payloads:
             chunk = cutter.push(np.frombuffer(raw, "<i2").astype(np.int16, copy=False), events)

@@ -1,6 +1,6 @@
-"""What the server and the process of a voice say to each other (`pipeline.confinement.messages`).
+"""Messages between the server and the process of a voice (`pipeline.confinement.messages`).
 
-Every head has kind; all but READY have number, which is the request's.
+Every head has `kind`; every head except that of READY has `number`, the number of the request.
 
 | kind | direction | also in the head | payload |
 |---|---|---|---|
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.StrEnum):
-    """Kinds of messages."""
+    """Kinds of messages, as in the table of this module."""
 
     SPEAK = "speak"
     CANCEL = "cancel"
@@ -30,7 +30,7 @@ class Kind(enum.StrEnum):
 
 
 class Word(NamedTuple):
-    """A word begins at character `position` of the text and at `sample` of the speech."""
+    """The beginning of a word: the index of its first character in the text, and of its first sample."""
 
     position: int
     sample: int

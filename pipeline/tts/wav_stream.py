@@ -1,8 +1,8 @@
-"""The samples of a WAV file that is still being sent: 16 bit, mono, cut anywhere.
+"""Reads the samples of a 16-bit mono WAV file from a stream of bytes in pieces of any length.
 
-Servers that make the file as they speak write no length (0), the longest one, or that of the first piece, and
-some send a file for every sentence, one behind the other. So the length of the samples is believed only where
-something that is no sound follows: another chunk, or another file."""
+A server that streams a WAV file writes no length (0), the largest one, or that of the first piece, and some
+servers send a file for every sentence, one after the other. The length in the header therefore counts only if
+another chunk or another file follows the samples."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Final
 from pipeline.errors import EngineError
 
 MARK: Final = b"RIFF"
-"""What a file begins with."""
+"""The first bytes of a WAV file."""
 
-HEADER_LIMIT: Final = 4096  # before the samples
+HEADER_LIMIT: Final = 4096  # most bytes before the samples
 
-_NO_LENGTH: Final = 0x7FFFFF00  # and beyond: written by somebody who did not know it
+_NO_LENGTH: Final = 0x7FFFFF00  # a length from here on stands for an unknown one
 _CHUNK_HEAD: Final = 8
 _CHUNKS: Final = frozenset((b"LIST", b"fact", b"cue ", b"smpl", b"bext", b"id3 ", b"ID3 ", b"PEAK", b"JUNK"))
 
@@ -25,12 +25,12 @@ _CHUNKS: Final = frozenset((b"LIST", b"fact", b"cue ", b"smpl", b"bext", b"id3 "
 class _Part(Enum):
     HEADER = auto()
     SAMPLES = auto()
-    BEHIND = auto()  # what follows the samples is not known yet
+    BEHIND = auto()  # after the samples; the next bytes decide
     SKIPPED = auto()
 
 
 class WavStream:
-    """Bytes in, bytes of samples out. `rate_hz` is 0 until it is known."""
+    """Takes the bytes of a WAV stream and gives those of its samples. `rate_hz`: 0 until known."""
 
     __slots__ = ("_left", "_part", "_rest", "rate_hz")
 
@@ -38,10 +38,11 @@ class WavStream:
         self.rate_hz = 0
         self._part = _Part.HEADER
         self._rest = bytearray()
-        self._left: int | None = 0  # bytes of the part; None: until the end
+        self._left: int | None = 0  # bytes left of the part; None: until the end
 
     def feed(self, piece: bytes) -> bytes:
-        """The samples in `piece`. Raises `EngineError` for another kind of file, or one without samples."""
+        """Takes a piece; returns the bytes of its samples (s16le). Raises `EngineError` for a file that is
+        not 16 bit mono, or has no samples."""
         self._rest += piece
         out = bytearray()
         while self._rest and self._step(out):
@@ -49,7 +50,7 @@ class WavStream:
         return bytes(out)
 
     def _step(self, out: bytearray) -> bool:
-        """Whether there may be more to do."""
+        """Handles the next part of the bytes; False: more bytes are needed."""
         match self._part:
             case _Part.HEADER:
                 return self._begin()
@@ -93,8 +94,8 @@ class WavStream:
 
 
 def _header(content: bytes) -> tuple[int, int, int] | None:
-    """Where the samples of a WAV file begin, its rate, and how many bytes of samples it claims; None while
-    that is not known. Raises `EngineError` for what is not 16 bit mono."""
+    """The offset of a WAV file's samples, the rate, and the header's length of the samples in bytes; None if
+    more bytes are needed. Raises `EngineError` for a file that is not 16 bit mono."""
     place, rate_hz = 12, 0
     while place + 8 <= len(content):
         name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]

@@ -1,1 +1,1 @@
-"""The turn-taking state machine."""
+"""Turn-taking between caller and agent: a state machine, its table, its events and effects."""

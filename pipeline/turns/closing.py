@@ -1,4 +1,4 @@
-"""How a conversation ends: the farewell, which the caller may stop, and the reason for the end."""
+"""The record of a conversation's end: the farewell, which the caller may interrupt, and the end's reason."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Final
 
 from pipeline.result import EndReason
 
-CLOSING_LIMIT_S: Final = 30.0  # the longest farewell; a leg that pulls no audio (on hold) ends here too
+CLOSING_LIMIT_S: Final = 30.0  # the longest farewell, also on a leg on hold, which pulls no audio
 
 MAX_RETRACTED: Final = 2
-"""Farewells that a caller may stop in one call: nobody is held for ever."""
+"""Farewells that a caller may interrupt in one call, so that the call ends at some time."""
 
 
 @dataclass(slots=True)
 class Farewell:
-    """The agent's last words."""
+    """The agent's last words, which end the conversation unless the caller interrupts them."""
 
     under_way: bool = False
-    """The agent's words are its last."""
+    """Whether the agent's words under way are its last."""
     until: float = 0.0
-    """Loop time until which the farewell is waited for."""
+    """Loop time at which the call ends even if the farewell is not heard to its end."""
     retracted: int = 0
-    """Farewells that the caller has stopped."""
+    """Number of farewells that the caller has interrupted."""
     reason: EndReason = EndReason.FAR_END
-    """Why the conversation ends."""
+    """The reason that the conversation ends for."""
 
     @property
     def may_be_retracted(self) -> bool:
-        """The caller has not stopped too many farewells."""
+        """Whether the caller may interrupt another farewell (`MAX_RETRACTED`)."""
         return self.retracted < MAX_RETRACTED
 
     def begin(self, reason: EndReason, now: float) -> None:
-        """The agent says its last words."""
+        """Begins a farewell, after which the call ends for `reason`."""
         self.reason = reason
         self.under_way, self.until = True, now + CLOSING_LIMIT_S
 
     def retract(self, *, heard: bool) -> None:
-        """The conversation goes on. A farewell counts as stopped only where the caller has `heard` some of
-        it."""
+        """Takes the farewell back: the conversation goes on. A farewell counts as interrupted only if the
+        caller has `heard` a part of it."""
         self.retracted += self.under_way and heard
         self.under_way = False

@@ -1,4 +1,4 @@
-"""What the effects of the table act on: state, timer, queue of actions and one record of each kind."""
+"""The interface that effects and judgements act on: state, timer, queue of actions and the records."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pipeline.turns.utterance import CallerUtterance
 
 
 class TurnContext(Protocol):
-    """`pipeline.turns.machine.Turns` as its effects and judgements see it; an interface, since the machine
-    imports the effects."""
+    """The part of `pipeline.turns.machine.Turns` that effects and judgements use; an interface, because the
+    machine imports the effects."""
 
     state: State
     turn: int
@@ -35,7 +35,7 @@ class TurnContext(Protocol):
     gather: Gather
 
     def next_turn(self) -> None:
-        """Another turn begins: events of what was under way are dropped from now on."""
+        """Begins another turn: events of the turn before are dropped from now on."""
 
     def arm(self, at: float, inner: Inner) -> None:
         """Sets the state's timer to the loop time `at`, when `inner` is due."""

@@ -1,4 +1,4 @@
-"""The vocabulary of turn-taking: states, events (past tense), actions (imperative) and effects."""
+"""The states, events (past tense), actions (imperative) and effects of turn-taking."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pipeline.result import EndReason
 
 
 class State(Enum):
-    """Whose turn it is, and how sure that is."""
+    """The states of turn-taking: who has the floor, and how certain that is."""
 
-    OPENING = auto()  # the agent's first words are being prepared; nobody has heard anything yet
-    LISTENING = auto()  # nobody speaks, the floor is the caller's
+    OPENING = auto()  # the agent's first words are being prepared, and the line is silent
+    LISTENING = auto()  # nobody speaks; the caller has the floor
     HEARING = auto()  # the caller speaks
-    ENDPOINTING = auto()  # the caller paused: is that the end?
-    PRESUMING = auto()  # probably: an answer is being prepared, which nobody hears yet
-    REPLYING = auto()  # the agent thinks, or its voice does; the line is silent
-    WAITING = auto()  # the agent is silent on purpose
+    ENDPOINTING = auto()  # the caller pauses, and the turn may be over
+    PRESUMING = auto()  # the turn is probably over: an answer is prepared, and nothing of it is heard
+    REPLYING = auto()  # the agent or its voice prepares the answer, and the line is silent
+    WAITING = auto()  # the agent is silent on purpose (`Wait`)
     SPEAKING = auto()  # the agent's words are on their way to the caller
-    OVERLAPPING = auto()  # both speak, the caller not long enough to be given the floor
-    DUCKED = auto()  # long enough that the agent has lowered its voice: are these words for it?
-    OVERLAPPED = auto()  # the caller said something over the agent and fell silent
-    JUDGING = auto()  # the same, and the lowered voice waits for what it was
-    HALTED = auto()  # the agent fell silent for a voice that may yet turn out to be a noise
-    DOUBTING = auto()  # that voice ended: its words decide whether the agent goes on
+    OVERLAPPING = auto()  # both speak, the caller for less than `duck_ms`
+    DUCKED = auto()  # both speak, the agent with lowered volume; the recogniser is asked for words
+    OVERLAPPED = auto()  # the caller spoke over the agent and stopped; the agent speaks on
+    JUDGING = auto()  # the same, with lowered volume until the caller's words are known
+    HALTED = auto()  # the agent is silenced by a voice that may turn out to be noise
+    DOUBTING = auto()  # the voice that silenced the agent stopped; its words decide whether the agent goes on
     KEYING = auto()  # the caller is keying digits
-    LEAVING = auto()  # the farewell was heard; a word said now still counts
-    CLOSING = auto()  # the last words, which nothing stops
+    LEAVING = auto()  # the farewell was heard; the caller's words still count
+    CLOSING = auto()  # the last words, which the caller cannot interrupt
     ENDED = auto()
 
 
-# What happened ----------------------------------------------------------------------------------------------
+# Events -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    """The caller's voice began."""
+    """Voice activity detection found the beginning of the caller's voice."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechStopped:
-    """The caller's voice fell silent. `silent_since`: loop time of the last voiced sample; `voiced_ms`:
-    voice in the utterance."""
+    """The caller's voice stopped. `silent_since`: loop time of the last voiced sample; `voiced_ms`: length
+    of all voice in the utterance."""
 
     silent_since: float
     voiced_ms: int
@@ -65,8 +65,8 @@ class BargedIn:
 
 @dataclass(frozen=True, slots=True)
 class PartialTranscript:
-    """The recogniser's words so far, which may still change. `heard_until`: loop time, free of jitter, at
-    which the sound it was given ends."""
+    """The recogniser's interim transcript. `heard_until`: loop time, free of jitter, of the end of the audio
+    that the recogniser has."""
 
     turn: int
     text: str
@@ -75,14 +75,14 @@ class PartialTranscript:
 
 @dataclass(frozen=True, slots=True)
 class KeyPressed:
-    """A DTMF digit, while the agent's words may be interrupted."""
+    """The caller pressed a DTMF digit while the agent's words may be interrupted."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextWritten:
-    """The caller wrote something (chat), while the agent's words may be interrupted."""
+    """The caller wrote a chat message while the agent's words may be interrupted."""
 
     text: str
 
@@ -91,7 +91,7 @@ class TextWritten:
 class FinalTranscript:
     """The recogniser's answer to `Decode(turn)`. `failed`: the recogniser broke or was late. `p_eot`: how
     probable it is that the caller is done; None where only the words are judged. Not `final`: taken from a
-    partial result."""
+    partial result. `doubtful`: see `Hypothesis`."""
 
     turn: int
     text: str
@@ -99,18 +99,19 @@ class FinalTranscript:
     failed: bool = False
     p_eot: float | None = None
     final: bool = True
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechReady:
-    """Sound of the reply waits for the wire."""
+    """The playout has audio of the reply."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechRanOut:
-    """The caller has heard all sound of the reply so far, and the reply is not complete."""
+    """The leg has sent all audio of the reply so far, and the reply is not complete."""
 
     turn: int
 
@@ -125,7 +126,7 @@ class WaitBegan:
 
 @dataclass(frozen=True, slots=True)
 class ReplyHeard:
-    """The reply is complete and heard (or had no words)."""
+    """The reply is complete, and the caller has heard all of it (or it had no words)."""
 
     turn: int
 
@@ -139,8 +140,8 @@ class ReplyFailed:
 
 @dataclass(frozen=True, slots=True)
 class CallConcluded:
-    """The agent wants the call to end (or handed on) when its words so far have been heard. `final`:
-    whatever the caller says to them."""
+    """The agent ends or transfers the call once its words so far are heard. `final`: whatever the caller
+    answers."""
 
     turn: int
     reason: EndReason
@@ -160,7 +161,7 @@ Event: TypeAlias = (
 
 
 class Inner(Enum):
-    """What the machine's own timers and judgements report."""
+    """The events that the machine's own timers, judgements and effects raise."""
 
     VOICE_CHECK_DUE = auto()
     TALKED_TOO_LONG = auto()
@@ -168,50 +169,50 @@ class Inner(Enum):
     WORDS_OVERDUE = auto()
     GUESS_DUE = auto()
     TURN_LIKELY = auto()
-    TURN_CHANGED = auto()  # the words were others than those that are being answered
+    TURN_CHANGED = auto()  # the final words differ from those that the agent is answering
     TURN_TAKEN = auto()
     NOISE_HEARD = auto()
-    WORDS_HEARD = auto()  # in what was taken for noise
+    WORDS_HEARD = auto()  # in sound that was taken for noise
     OVERLAP_CHECK_DUE = auto()
     OVERLAP_FORGOTTEN = auto()
     ALARMED = auto()  # the voice over the agent is probably meant for the agent
     INTERRUPTED = auto()  # the voice over the agent is meant for the agent
     SPARED = auto()  # the voice over the agent was not meant for the agent
     KEYS_COMPLETED = auto()
-    KEYS_RESUMED = auto()  # what was heard between them is no answer
+    KEYS_RESUMED = auto()  # speech between the keys was no answer
     SILENCE_NOTED = auto()
     PATIENCE_ENDED = auto()
-    PATIENCE_SPENT = auto()  # the caller has stopped enough farewells, too
+    PATIENCE_SPENT = auto()  # the same, after the caller interrupted `MAX_RETRACTED` farewells
     WAIT_OVER = auto()
     DEAD_AIR_NOTED = auto()
     DEAD_AIR_REPEATED = auto()
-    FAREWELL_BEGAN = auto()  # the agent's words are its last, unless the caller has more to say
-    FAREWELL_HEARD = auto()  # to its end
+    FAREWELL_BEGAN = auto()  # the agent's words under way are its last unless the caller interrupts
+    FAREWELL_HEARD = auto()
     FAREWELL_OVERDUE = auto()
     CLOSING_ENDED = auto()
     DURATION_REACHED = auto()
 
 
-# What to do -------------------------------------------------------------------------------------------------
+# Actions ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """Ask the recogniser for all words so far; `FinalTranscript(turn)` follows."""
+    """Ask the recogniser for a final transcript of the utterance; `FinalTranscript(turn)` follows."""
 
     turn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Forget what was said over the agent, which was no answer."""
+    """Drop the caller's utterance, which was no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartReply:
-    """Let the agent answer `event`. `silent_since`: the caller's last voiced sample; `endpoint_due`: when
-    the policy wanted the turn to end (both loop time, None where the caller had not spoken). `presumed`: the
-    turn may still go on; `ConfirmTurn(turn)` or `Interrupt` follows."""
+    """Let the agent answer `event`. `silent_since`: loop time of the caller's last voiced sample;
+    `endpoint_due`: loop time of the end-point by policy; both None where the caller had not spoken.
+    `presumed`: the turn may go on; `ConfirmTurn(turn)` or `Interrupt` follows."""
 
     turn: int
     event: AgentEvent
@@ -222,8 +223,8 @@ class StartReply:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmTurn:
-    """The presumed turn is over: the answer may be heard, and tools may run. `endpoint_due`: loop time at
-    which the policy wanted the turn to end."""
+    """Let the caller hear the answer to a presumed turn, which is over, and let tools run. `endpoint_due`:
+    loop time of the end-point by policy."""
 
     turn: int
     endpoint_due: float
@@ -231,7 +232,7 @@ class ConfirmTurn:
 
 @dataclass(frozen=True, slots=True)
 class RequestPartial:
-    """Ask the recogniser about a voice that is being judged, unless the recogniser is busy with it:
+    """Ask the recogniser for the words of a voice that is being judged, unless a request is under way:
     `PartialTranscript(turn)` and `FinalTranscript(turn)` follow."""
 
     turn: int
@@ -239,8 +240,8 @@ class RequestPartial:
 
 @dataclass(frozen=True, slots=True)
 class PollPartial:
-    """Read the words so far of a voice that goes on: `PartialTranscript(turn)` follows, or
-    `FinalTranscript(turn)` of a recogniser without partial results."""
+    """Read the interim words of a voice that goes on: `PartialTranscript(turn)` follows, or
+    `FinalTranscript(turn)` of a recogniser without interim transcripts."""
 
     turn: int
 
@@ -255,12 +256,12 @@ class RejectAsNoise:
 
 @dataclass(frozen=True, slots=True)
 class AcceptSpeech:
-    """Take for the caller's voice what was taken for noise: there were words in it."""
+    """Take back `RejectAsNoise`, since the sound had words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Stop the agent: its sound, its voice, its thinking; in this order and at once."""
+    """Stop the agent at once: clear the playout and cancel the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +273,8 @@ class PlayFiller:
 
 @dataclass(frozen=True, slots=True)
 class SayLastWords:
-    """Stop whatever is being prepared and say the last words for `reason`; `ReplyHeard(turn)` follows. Not
-    `final`: the caller may stop them."""
+    """Stop a reply under way and play the phrase for `reason`; `ReplyHeard(turn)` follows. `final`: the
+    caller cannot interrupt the phrase."""
 
     turn: int
     reason: EndReason
@@ -282,8 +283,7 @@ class SayLastWords:
 
 @dataclass(frozen=True, slots=True)
 class CheckVoice:
-    """Find out whether sound still comes in: a sender that suppresses silence stops sending instead of
-    falling silent."""
+    """Check whether frames still arrive: a sender that suppresses silence sends none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,13 +300,13 @@ Action: TypeAlias = (
 
 
 Kind: TypeAlias = type[Event] | Inner
-"""What a column stands for: an outer event's class or an inner event."""
+"""A column of the table: the class of an event, or an inner event."""
 
 
 class Effect(Enum):
-    """What a transition does; `pipeline.turns.effects` has a function for each."""
+    """The effects of transitions; `pipeline.turns.effects` has a function for each."""
 
-    IGNORE = auto()  # thought of: nothing to do
+    IGNORE = auto()
     HEAR = auto()
     HEAR_WORDS = auto()
     HEAR_ON = auto()

@@ -1,4 +1,5 @@
-"""Keys on their way to an answer: when the answer is whole, and which later keys still belong to it."""
+"""Gathers the caller's DTMF digits into an answer: when the answer is complete, and which later digits belong
+to an answer that was taken."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from pipeline.text.word_lists import WordLists, plain
 from pipeline.turns.noise import WORDLESS_S
 
 MAX_KEYS: Final = 64
-"""As many digits as can be asked for. A key that is stuck ends here too, not only with the call."""
+"""Most digits of an answer, also those of a key that is stuck."""
 
 BESIDE_S: Final = 1.0
-"""A key so soon after a masked answer was meant to be one of its digits."""
+"""Time after a masked answer, in seconds, in which a further key counts as one of the answer's digits."""
 
 _FIGURES: Final = frozenset(("digits", "number"))
 
 
 class Gather:
-    """The keys of one answer after the other. `pause_s`: seconds without a key that end an answer of unknown
-    length."""
+    """Gathers the keys of one answer at a time. `pause_s`: seconds without a key that end an answer of
+    unknown length."""
 
     __slots__ = (
         "_at", "_end", "_end_until", "_hides", "_keys", "_masked", "_pause_s", "due", "expected", "taken",
@@ -29,42 +30,42 @@ class Gather:
     def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
         self.expected: Expected | None = None
-        """What the caller's next answer may be."""
+        """The answers expected of the caller next; None: any."""
         self._masked = False
         self._keys = ""
         self.due = 0.0
-        """Loop time until which another key is waited for."""
+        """Loop time at which the answer ends if no further key comes."""
         self.taken = ""
-        """The keys that are being answered, until the caller hears something of the answer."""
-        self._at = 0.0  # when the last key came
-        self._end = ""  # the key that people press behind an answer which was taken without it
+        """The keys that the agent is answering, until the caller hears a part of the agent's answer."""
+        self._at = 0.0  # loop time of the last key
+        self._end = ""  # the terminator, which people press even after an answer was taken as complete
         self._end_until = 0.0
-        self._hides = False  # that answer was masked
+        self._hides = False  # the answer taken last was masked
 
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
-        """What the next answer may be; `masked`: nobody but the agent may see the answer."""
+        """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
         self.expected, self._masked = expected, masked
 
     @property
     def has_begun(self) -> bool:
-        """Keys of an answer that is not whole have come."""
+        """Whether the caller has keyed a part of an answer."""
         return bool(self._keys)
 
     @property
     def awaited(self) -> Expected | None:
-        """What the caller's next words may be: the rest of what they have begun to key."""
+        """The answers expected of the caller's next words: `expected` less the digits keyed so far."""
         expected = self.expected
         if expected is None or not expected.digits or not self._keys:
             return expected
         return replace(expected, digits=max(1, expected.digits - len(self._keys)))
 
     def forget(self) -> None:
-        """Drops the keys so far: the next key is the first of an answer."""
+        """Drops the keys so far; the next key begins an answer."""
         self._keys = ""
 
     def is_said_by(self, text: str, lists: WordLists) -> bool:
-        """`text` says no more than the keys do, or those that are being answered: many read aloud what they
-        key."""
+        """Whether `text` has only digits of the keys so far, or of those that the agent is answering, since
+        many callers read aloud the digits that they key."""
         figures, idle = "", lists.fillers | lists.light | lists.backchannels
         for word in plain(text).split():
             figure = word if word.isdecimal() else lists.digits.get(word) or lists.homophones.get(word, "")
@@ -74,8 +75,8 @@ class Gather:
         return figures in (self._keys or self.taken)
 
     def press(self, key: str, now: float) -> float:
-        """Takes one more key. Returns the loop time until which another key is waited for: `now` where the
-        answer is whole."""
+        """Adds a key. Returns the loop time at which the answer ends if no further key comes; `now` for a
+        complete answer."""
         expected, self._at = self._answer, now
         self._end = ""
         if key == expected.terminator:
@@ -88,13 +89,13 @@ class Gather:
         return due
 
     def take(self) -> str:
-        """Takes the answer out: its keys, or its terminator where no key came before that."""
+        """Returns the answer's keys and empties them; the terminator if that was the only key."""
         self.taken, self._keys = self._keys or self._answer.terminator, ""
         return self.taken
 
     def is_trailing_key(self, key: str, now: float) -> bool:
-        """`key` belongs to keys that are answered already: "#" after the last of all digits, which many are
-        told to press; a digit too many of a masked number. Ask once for each key."""
+        """Whether `key` belongs to an answer that was taken: the terminator after the last digit, which many
+        callers are told to press, or a further digit of a masked number. Changes state; call once a key."""
         if self.has_begun:
             return False
         beside = self._hides and now - self._at <= BESIDE_S
@@ -106,7 +107,7 @@ class Gather:
         return beside or ends
 
     def is_kept_waiting(self, voice_since: float, now: float) -> bool:
-        """The keys would have been answered by now, but for a voice that goes on since `voice_since`."""
+        """Whether the keys would have been answered by now but for a voice, which began at `voice_since`."""
         return self.has_begun and now >= max(self.due, voice_since + WORDLESS_S)
 
     @property
@@ -114,8 +115,8 @@ class Gather:
         return self.expected or Expected()
 
     def _is_whole(self) -> bool:
-        """All digits are there, or a choice is that no other begins with. Where a number may be keyed as
-        well, one key is its first digit."""
+        """Whether the keys have the expected number of digits or are a choice, and no longer choice begins
+        with them. Where a number may be keyed too, a choice may be the first digit of that number."""
         expected, keys = self._answer, self._keys
         if 0 < expected.digits <= len(keys) or len(keys) >= MAX_KEYS:
             return True

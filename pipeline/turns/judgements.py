@@ -1,4 +1,4 @@
-"""What really happened when a timer is due: judgements that need a number, and choose an inner event."""
+"""Judgements of a due timer: functions that look at the records and choose the inner event that happened."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _judge_dead_air(turns: TurnContext, now: float) -> Inner:
 
 
 def _only_accompanies_keys(turns: TurnContext, text: str) -> bool:
-    """Keys have come, and `text`, said between the keys or after them, is no answer beside them."""
+    """Whether the caller has keyed digits, and `text`, said between or after the digits, adds nothing to
+    them."""
     if not turns.gather.has_begun:
         return False
     if turns.overlap.wants_nothing(text, turns.state):
@@ -67,4 +68,5 @@ JUDGEMENTS: Final[Mapping[Inner, Callable[[TurnContext, float], Inner]]] = Mappi
         Inner.DEAD_AIR_NOTED: _judge_dead_air,
     }
 )
-"""For the inner event that a timer was armed with, the one that happens; the others happen as they are."""
+"""For the inner event that a timer was armed with, the function that chooses the event that happens. An event
+without a function happens itself."""

@@ -1,8 +1,8 @@
-"""Turn-taking: the machine that runs `pipeline.turns.table`; why the table is what it is stands there.
+"""The turn machine: runs the transitions of `pipeline.turns.table`, which explains its states.
 
-No audio, no task, no clock in here: `receive(event, now)` says what happened, `next_action()` what to do
-about it, `timer_at()` when `handle_timer(now)` wants to be called. A whole call can be played through in a
-test in a millisecond, and every race of a real one is one order of events among others."""
+The machine has no audio, no task and no clock: `receive(event, now)` takes an event, `next_action()` gives an
+action, `timer_at()` the time of the next `handle_timer(now)`. A test can play a whole call in a millisecond
+and reproduce a race as an order of events."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from pipeline.turns.utterance import CallerUtterance, word_count
 
 
 class Turns:
-    """Whose turn it is in one conversation: one state, one timer, a queue of actions, and a record of each
-    thing that turn-taking has to remember. Begins in OPENING with `StartReply(CallOpened)` to do."""
+    """The turn-taking of one conversation: one state, one timer, a queue of actions, and a record for each
+    subject that turn-taking remembers. Begins in OPENING with the action `StartReply(CallOpened)`."""
 
     def __init__(self, settings: SessionSettings, now: float) -> None:
         self.state = State.OPENING
@@ -64,11 +64,11 @@ class Turns:
         self._duration_at = now + settings.max_duration_s
         self._timer: tuple[float, Inner] | None = (now + settings.dead_air_ms / 1000, Inner.DEAD_AIR_NOTED)
 
-    # The outside --------------------------------------------------------------------------------------------
+    # Called by the session ----------------------------------------------------------------------------------
 
     def receive(self, event: Event, now: float) -> None:
-        """Something happened. An event of an older turn is dropped. Raises `LocalError` for an event that
-        cannot happen in this state."""
+        """Takes an event that happened at loop time `now`; an event of an older turn is dropped. Raises
+        `LocalError` for an event that the table does not allow in the current state."""
         turn = getattr(event, "turn", self.turn)
         guessed = isinstance(event, FinalTranscript) and turn == self.speculation.guessed_from
         if turn != self.turn and not guessed:
@@ -79,7 +79,7 @@ class Turns:
         self._catch_up(now)
 
     def next_action(self) -> Action | None:
-        """The next thing to do, in order; None when there is none."""
+        """Takes the next action from the queue; None when the queue is empty."""
         return self.actions.popleft() if self.actions else None
 
     def timer_at(self) -> float | None:
@@ -91,9 +91,9 @@ class Turns:
         return at if self.state is State.CLOSING else min(at, limit)
 
     def handle_timer(self, now: float) -> None:
-        """Time has passed. Harmless when nothing is due."""
+        """Fires what is due at loop time `now`. No effect when nothing is."""
         if self.state in (State.CLOSING, State.ENDED):
-            pass  # a timer of its own ends it
+            pass  # the timer of CLOSING ends the call; the maximum duration no longer counts
         elif self.farewell.under_way:
             if now >= self.farewell.until:
                 self._step(Inner.FAREWELL_OVERDUE, None, now)
@@ -102,25 +102,26 @@ class Turns:
         self._catch_up(now)
 
     def expect(self, expected: Expected | None, *, masked: bool = False) -> None:
-        """What the caller's next answer may be, for end-pointing and for keys; `masked`: nobody but the agent
-        may see the answer."""
+        """Sets the answers expected of the caller, for end-pointing and for keys; `masked`: nobody but the
+        agent may see the answer."""
         self.gather.expect(expected, masked=masked)
 
     def speak(self, language: str) -> None:
-        """Both sides speak `language` from now on."""
+        """Sets the language of end-pointing and of overlap judgements from now on."""
         self.overlap.speak(language)
         self.endpointing = Endpointing(replace(self.settings, language=language))
 
     def says_more(self, text: str) -> bool:
-        """`text` has more words than were answered, or than are known of a turn that may be over."""
+        """Whether `text` has more words than the agent is answering or, in a pause, than are known of the
+        caller's turn."""
         paused = self.state is State.ENDPOINTING
         known = self.utterance.known if paused else self.speculation.answered
         return word_count(text) > word_count(known)
 
-    # What effects ask for (`TurnContext`) -------------------------------------------------------------------
+    # Called by effects (`TurnContext`) ----------------------------------------------------------------------
 
     def next_turn(self) -> None:
-        """Another turn begins: events of what was under way are dropped from now on."""
+        """Begins another turn: events of the turn before are dropped from now on."""
         self.turn += 1
         self.speculation.guessed_from = NO_TURN
         if self.farewell.under_way:
@@ -142,9 +143,9 @@ class Turns:
     # The machine --------------------------------------------------------------------------------------------
 
     def _column(self, event: Event) -> Kind | None:
-        """The table's column for `event`; None: the event means nothing. A farewell has columns of its own. A
-        key over a farewell is one too many of an answer that was taken; the key of a caller who was silent is
-        their answer."""
+        """The table's column for `event`; None: the event is ignored. A farewell has columns of its own. A
+        key over a farewell is taken for a surplus digit of the last answer, unless the caller was silent
+        before the farewell; that key is an answer."""
         if isinstance(event, CallConcluded) and not event.final and self.farewell.may_be_retracted:
             return Inner.FAREWELL_BEGAN
         if self.farewell.under_way:
@@ -157,7 +158,7 @@ class Turns:
         return type(event)
 
     def _step(self, kind: Kind, event: Event | None, now: float) -> None:
-        """Moves through the table, as long as an effect names an inner event that follows from `event`."""
+        """Makes the table's transition for `kind`, and then those for inner events that effects return."""
         following: Kind | None = kind
         while following is not None:
             cell = TRANSITIONS[self.state].get(following)
@@ -171,7 +172,8 @@ class Turns:
             following = EFFECTS[effect](self, event, now)
 
     def _catch_up(self, now: float) -> None:
-        """Fires what is due; a timer armed in the past (words that came after their end-point) included."""
+        """Fires the timer while it is due. A timer may be armed in the past, by words that came after their
+        end-point."""
         while self._timer is not None and now >= self._timer[0]:
             inner = self._timer[1]
             self._timer = None

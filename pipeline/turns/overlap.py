@@ -1,10 +1,10 @@
-"""What a voice over the agent means: whether it asks for the floor, only listens, or is no voice.
+"""Judges a voice over the agent: a barge-in, a backchannel ("mm-hm") or noise.
 
-Two stages, because at 240 ms nobody can tell "wait" from "mm-hm" from a cough, and waiting until one can is
-felt as not being listened to: first the agent lowers its voice, then words decide. Words of the decoder stop
-the agent for good. What is only probable (a partial result, a voice of 0.7 s without a word, "okay" that is
-followed by more than its like) silences the agent, and its reply is kept: was the voice no more than a
-listener's, the agent goes on where it was."""
+The judgement has two stages, because nobody can tell "wait" from "mm-hm" or a cough at 240 ms, and an agent
+that waits until the words are known seems not to listen. First the agent lowers its volume, then words
+decide. Final words for the agent interrupt it. Weaker evidence (an interim transcript, a voice of 0.7 s
+without a word, "okay" that goes on) only silences the agent and keeps the reply: after a backchannel the
+agent goes on at the same place."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from pipeline.turns.speculation import UNSURE
 from pipeline.turns.utterance import CallerUtterance
 
 STANDS_S: Final = 0.04
-"""For so long words of a partial result must have asked for the floor, but for those that say "stop"."""
+"""Seconds for which interim transcripts must ask for the floor before the agent falls silent; "stop" and its
+like need no time."""
 
-ENOUGH_WORDS: Final = 2  # of content; one alone is too often a misheard noise
+ENOUGH_WORDS: Final = 2  # of content; a single word is too often misheard noise
 
 RELENT_AFTER_S: Final = 0.18
-"""Silence after which a partial result that is a listener's "mm-hm" is the whole of it: a recogniser that
-streams has caught up."""
+"""Seconds of silence after which an interim "mm-hm" is all of the caller's words, since a streaming
+recogniser has caught up."""
 
 _SPEAKING_ON: Final = (State.DUCKED, State.HALTED)
 
 
 class OverlapJudge:
-    """Judges the words of `utterance` over the agent's; over a `farewell` what people say at parting means
-    nothing more. A caller who was silent until then (`prompting`), and says as much as "yes", is there."""
+    """Judges the words of `utterance` over the agent's words. Over a `farewell`, words of parting ask for
+    nothing; any answer, even "yes", counts from a caller who did not answer before (`prompting`)."""
 
     __slots__ = (
         "_farewell", "_prompting", "_settings", "_unexplained_since", "_utterance", "_wanted_since",
@@ -47,13 +48,13 @@ class OverlapJudge:
         self._utterance = utterance
         self._farewell = farewell
         self._prompting = prompting
-        self._wanted_since: float | None = None  # from when on partial results ask for the floor
-        self._unexplained_since: float | None = None  # voice that the words so far do not account for
+        self._wanted_since: float | None = None  # loop time since which interim words ask for the floor
+        self._unexplained_since: float | None = None  # begin of voice beyond the words so far
         self.language = settings.language
         self.lists = word_lists(settings.language, settings.words)
 
     def speak(self, language: str) -> None:
-        """Both sides speak `language` from now on."""
+        """Sets the language of words and word lists."""
         self.language = language
         self.lists = word_lists(language, self._settings.words)
 
@@ -61,22 +62,22 @@ class OverlapJudge:
 
     @property
     def hush_s(self) -> float:
-        """Voice without a word that silences the agent."""
+        """Seconds of voice without a word after which the agent falls silent."""
         return min(self._settings.hush_ms, self._settings.barge_in_ms) / 1000
 
     def meaning(self, text: str, state: State) -> Overlap:
-        """What `text` means, said in `state`."""
+        """The meaning of `text`, said in `state`; a farewell has its own meanings."""
         if not self._farewell.under_way:
             return judge_overlap(text, self.language, self.lists)
         missed, ended = self._prompting.silences > 0, state not in _SPEAKING_ON
         return judge_farewell(text, self.language, self.lists, missed=missed, ended=ended)
 
     def wants_nothing(self, text: str, state: State) -> bool:
-        """`text` wants nothing of the agent."""
+        """Whether `text` is a backchannel or has no meaning."""
         return self.meaning(text, state).kind in (OverlapKind.BACKCHANNEL, OverlapKind.NOTHING)
 
     def only_listens(self, text: str, state: State) -> bool:
-        """`text` is "okay", not "okay so", which goes on."""
+        """Whether `text` is a backchannel on its own: "okay", not "okay so", after which more follows."""
         meaning = self.meaning(text, state)
         light = meaning.light_words and not self._farewell.under_way
         return meaning.kind is OverlapKind.BACKCHANNEL and not light
@@ -84,10 +85,10 @@ class OverlapJudge:
     def wants_floor(
         self, text: str, state: State, *, confidence: float = 0.0, answers: Expected | None = None
     ) -> bool:
-        """`text` asks for the floor. A `confidence` of 0 is that of a recogniser without one. `answers`: what
-        a single word may answer, given where the caller has said all that they had to say."""
+        """Whether `text` asks for the floor. `confidence`: 0 for a recogniser without one. `answers`: the
+        answers expected of a caller who has stopped speaking; a single word that is one of them counts."""
         if 0.0 < confidence < UNSURE:
-            return False  # somebody else in the room
+            return False  # probably another person in the room
         meaning = self.meaning(text, state)
         if meaning.kind is OverlapKind.STOP:
             return True
@@ -96,25 +97,26 @@ class OverlapJudge:
         enough = enough or (answers is not None and (there or text in answers.phrases))
         return meaning.kind is OverlapKind.CONTENT and enough
 
-    # Over an agent that speaks ------------------------------------------------------------------------------
+    # While the agent speaks ---------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A voice over the agent has lasted long enough to listen to it."""
+        """Begins the judgement of a voice over the agent."""
         self._utterance.partial = ""
         self._unexplained_since = self._wanted_since = None
 
     def pause(self) -> None:
-        """The voice over the agent has fallen silent."""
+        """Notes that the voice over the agent stopped."""
         self._unexplained_since = None
 
     def note_words(self, text: str, state: State) -> None:
-        """`text` is what the voice says so far. A listener's first "mm-hm" explains the voice."""
+        """Notes the words so far. The first backchannel accounts for the voice until then."""
         if not self.only_listens(self._utterance.partial, state):
             self._unexplained_since = None
         self._utterance.partial = text
 
     def judge_partial(self, text: str, state: State, now: float) -> Inner | None:
-        """A word that says "stop" is believed at once, others when they stand; None: go on as before."""
+        """Judges an interim transcript: ALARMED at once for "stop" and its like, after `STANDS_S` for other
+        words that ask for the floor; None: no change."""
         if text == self._utterance.partial and self._wanted_since is None:
             return None  # judged before
         self.note_words(text, state)
@@ -127,23 +129,23 @@ class OverlapJudge:
         return Inner.ALARMED if stop or now - self._wanted_since >= STANDS_S else None
 
     def judge_barge_in(self, state: State) -> Inner:
-        """The voice has lasted long enough to silence the agent; if the voice before it was "mm-hm", so may
-        this voice be."""
+        """Judges a voice of `barge_in_ms`: SPARED if the words so far are a backchannel, since the voice may
+        repeat it; ALARMED otherwise."""
         return Inner.SPARED if self.only_listens(self._utterance.partial, state) else Inner.ALARMED
 
     def judge_lasting_voice(self, state: State, now: float) -> Inner | None:
-        """The voice goes on. Only "mm-hm" is a reason not to fall silent, for `hush_s` after it; None: go on
-        as before."""
+        """Judges a voice that goes on over the lowered volume: ALARMED, unless the words so far are a
+        backchannel and the voice has gone on for less than `hush_s` since; None: no change."""
         if self._unexplained_since is None:
             self._unexplained_since = now
         more = now - self._unexplained_since >= self.hush_s and not self._farewell.under_way
         return Inner.ALARMED if more or not self.only_listens(self._utterance.partial, state) else None
 
-    # Over an agent that has fallen silent, or when its words are being waited for ---------------------------
+    # While the agent is silenced, or waits for the words of a voice that stopped ----------------------------
 
     def judge(self, state: State, turn: int, now: float) -> Inner:
-        """What follows when it is time to look at the voice again. A farewell is not kept silent by a voice
-        that nobody understands."""
+        """Chooses the inner event of an overlap check. A voice that is not understood does not keep a
+        farewell silent for longer than `halt_ms`."""
         parting = self._farewell.under_way
         if state in (State.JUDGING, State.DOUBTING):
             overdue = Inner.SPARED if parting else Inner.WORDS_OVERDUE
@@ -157,7 +159,7 @@ class OverlapJudge:
         return Inner.NOISE_HEARD
 
     def relents(self, text: str, state: State, now: float) -> bool:
-        """The voice has ended, and `text` is a listener's: the agent may go on before the recogniser's
-        answer."""
+        """Whether the voice stopped `RELENT_AFTER_S` ago and `text` is a backchannel: the agent may go on
+        before the final transcript."""
         ended = now - self._utterance.silent_since >= RELENT_AFTER_S
         return ended and self.wants_nothing(text, state)

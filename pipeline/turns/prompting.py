@@ -1,4 +1,4 @@
-"""How long a silence lasts before somebody says something: reprompts to the caller, fillers for the agent."""
+"""The record of silences: reprompts to a silent caller, fillers for a late agent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pipeline.turns.events import Inner
 
 
 class Prompting:
-    """Counts what has been said into silences."""
+    """Counts reprompts and fillers, and chooses the inner event that follows a silence."""
 
     __slots__ = (
         "_filling",
@@ -28,31 +28,33 @@ class Prompting:
         self.fillers = 0
         """Fillers since the agent's own words of the reply under way."""
         self.reprompt_at = now
-        """Loop time until which the caller may be silent."""
+        """Loop time of the next reprompt if the caller stays silent."""
         self.reply_heard = False
-        """The caller has heard something of the reply under way."""
+        """Whether the caller has heard a part of the reply under way."""
 
     def judge_silence(self, *, may_retract: bool) -> Inner:
-        """What follows a caller's silence. `may_retract`: the caller may still stop a farewell."""
+        """Chooses the inner event that follows the caller's silence. `may_retract`: the caller may interrupt
+        a farewell."""
         if self.silences < self._max_reprompts:
             return Inner.SILENCE_NOTED
         return Inner.PATIENCE_ENDED if may_retract else Inner.PATIENCE_SPENT
 
     def judge_dead_air(self) -> Inner:
-        """What follows an agent's silence."""
+        """Chooses the inner event that follows the agent's silence: for a filler, or after `max_fillers` for
+        an apology."""
         return Inner.DEAD_AIR_REPEATED if self.fillers >= self._max_fillers else Inner.DEAD_AIR_NOTED
 
     def watch(self) -> None:
-        """The agent owes an answer."""
+        """Begins the wait for an answer of the agent."""
         self.fillers, self._filling = 0, False
 
     def fill(self) -> None:
-        """A filler is played."""
+        """Counts a filler, to which the next sound belongs."""
         self.fillers += 1
         self._filling = True
 
     def speak(self) -> None:
-        """Sound of the reply, or of a filler, waits to be heard."""
+        """Notes sound of the reply, or of a filler, on its way to the caller."""
         self.reply_heard = True
         if not self._filling:
             self.fillers = 0

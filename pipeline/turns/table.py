@@ -1,62 +1,60 @@
-"""Turn-taking as a table: who has the floor, and what each thing that happens does about it.
+"""The table of turn-taking: for each state and event, the next state and the effect.
 
-Why a table. The question "the caller starts to speak" has eleven different answers, depending on what was
-going on. Written as conditions on flags (is_speaking, is_playing, is_interrupted...) nobody can say which
-of the 2^n combinations were thought of. Here each (state, event) has a cell; IGNORE says "thought of,
-nothing to do"; no cell says "cannot happen", and if it does that is a bug and raises `LocalError`.
-Judgements that need a number (was it a noise? is patience at an end?) only choose which inner event
-happened, be they asked by a timer (`pipeline.turns.judgements`) or by an effect, which returns that event;
-the table alone moves the state.
+Why a table. The event "the caller starts to speak" has eleven different answers, by the state. As conditions
+on flags (is_speaking, is_playing, is_interrupted...), nobody could say which of the 2^n combinations were
+considered. Here each considered pair of state and event has a cell: IGNORE means that nothing has to be done;
+a missing cell means that the event cannot happen in the state, and raises `LocalError` if it does. A
+judgement that needs a number (is the voice noise, is the silence too long) only chooses which inner event
+happened, for a timer (`pipeline.turns.judgements`) or as the result of an effect; only the table changes the
+state.
 
-Why turn numbers. Decoding, thinking and speaking go on elsewhere and report later; meanwhile the caller may
-have spoken again. `turn` counts up whenever what was under way became irrelevant, actions carry it out,
-events carry it back, and an event of an older turn is dropped. Cancelling the task is a courtesy; the
-number is what makes it right.
+Why turn numbers. Decoding, the agent and synthesis run in tasks that report later, when the caller may have
+spoken again. `turn` is counted up when work under way has become irrelevant; actions carry the number out,
+events carry it back, and an event of an older turn is dropped. Cancelling a task saves work; the number alone
+makes the result correct.
 
-Why the states are these:
+Why these states:
 
-- OPENING is not REPLYING: most people say "hello?" as they pick up, and an agent that took this for a turn
-  would cancel its greeting. Until its first sound is ready nothing the caller says matters.
-- HEARING and ENDPOINTING go back and forth within one utterance. In ENDPOINTING three things run in a row
-  under one timer: wait a little (`speculate_ms`), ask the recogniser, wait until the words' own delay
-  (`Endpointing.delay_ms`) has passed since the last voiced sample. So decoding costs no time when it is
-  faster than the silence, and the words decide how long the silence must be.
-- PRESUMING: the words are there (or a partial result that does not change any more), and the turn is
-  probably over. The agent is asked already, so that what is left of the silence is spent on the answer;
-  nothing of it is heard or done before the end-point, and if the voice goes on, or the words turn out to be
-  others, it is as if it had not been.
-- WAITING: the agent said that it would be silent. Nobody reprompts, nothing fills; the caller's voice ends
-  it.
-- REPLYING begins when the turn is taken and holds whenever the agent owes words and the line is silent;
-  that is what the dead-air watch watches: a filler after `dead_air_ms` from the caller's last word,
-  `max_fillers` of them, each after so much silence, then an apology and the end. A voice here is a cough,
-  or means that the end-point came too early: HALTED keeps the reply from being heard until the words tell
-  which. If they are more than what is being answered the reply is thrown away, and since the utterance was
-  never closed, what is decoded is the whole.
-- SPEAKING begins when sound is queued, not when it is sent: on a held line nothing is sent, and that is no
-  dead air of ours.
-- OVERLAPPING to DOUBTING: voice over the agent is a cough, a "mm-hm", a barge-in or an early answer, and
-  only time and words tell which. OVERLAPPING: too short for anything. DUCKED: the agent lowers its voice and
-  the recogniser is asked again and again. HALTED: the voice goes on without a word understood, or a partial
-  result has words for the agent: it falls silent, its reply is kept. OVERLAPPED, JUDGING and DOUBTING are
-  the same three after the caller's voice has ended. Words meant for the agent lead to HEARING (or, where the
-  voice has ended, to ENDPOINTING); anything else back to SPEAKING over OVERLAPPED, from DOUBTING by going on
-  at the first word that was not heard. What ended less than `overlap_ms` before the agent did is an answer
-  and goes to ENDPOINTING. If the agent finishes first, the floor is the caller's.
-- KEYING: while digits come in, what the microphone hears is tones, keys clicking and people who read aloud
-  what they key. But some would rather say the rest: a voice leads to HEARING, the keys so far are kept, and
-  what was said decides: words of content are the answer together with those keys, anything else leads back.
-- What the caller writes (chat) is a whole turn at once: it goes straight to REPLYING, and the voice that
-  was being listened to is forgotten.
-- A farewell is no state: who says goodbye speaks, and words for the agent stop it as they stop any other
-  (what is said at parting is none). What it is changes two columns: heard to its end (`FAREWELL_HEARD`)
+- OPENING is not REPLYING: most people say "hello?" as they pick up, and an agent that took "hello?" for a
+  turn would cancel its greeting. The caller's voice is ignored until the greeting's first sound is ready.
+- HEARING and ENDPOINTING alternate within one utterance. ENDPOINTING has three steps under one timer: wait
+  for `speculate_ms`, ask the recogniser, wait until the delay that belongs to the words
+  (`Endpointing.delay_ms`) has passed since the last voiced sample. Decoding that is faster than the silence
+  costs no time, and the words decide how long the silence must be.
+- PRESUMING: the words are known (or an interim transcript is stable), and the turn is probably over. The
+  agent prepares its answer during the rest of the silence; the answer is not heard, and tools do not run,
+  before the end-point. If the voice goes on, or the final words differ, the answer is dropped.
+- WAITING: the agent announced a silence. There are no reprompts and no fillers; the caller's voice ends the
+  wait.
+- REPLYING lasts while the caller waits for the agent's words and the line is silent. A filler is due
+  `dead_air_ms` after the caller's last word; each further filler after as much silence; after `max_fillers`
+  an apology ends the call. A voice in REPLYING is a cough, or the end-point came too early: HALTED holds the
+  reply until the words tell which. If the words are more than those being answered, the reply is discarded;
+  the utterance was never closed, so the recogniser decodes all of it.
+- SPEAKING begins when audio is queued, not when it is sent: a leg on hold sends nothing, which is no dead air
+  of the agent.
+- OVERLAPPING to DOUBTING: a voice over the agent is a cough, a backchannel ("mm-hm"), a barge-in or an early
+  answer, and only time and words tell which. OVERLAPPING: too short to judge. DUCKED: the agent's volume is
+  lowered, and the recogniser is asked repeatedly. HALTED: the voice goes on without a word, or an interim
+  transcript has words for the agent; the agent is silenced, and its reply is kept. OVERLAPPED, JUDGING and
+  DOUBTING are the same three after the voice stopped. Words for the agent lead to HEARING (or, after the
+  voice stopped, to ENDPOINTING); all else leads back to SPEAKING by way of OVERLAPPED, from DOUBTING with the
+  first word that was not heard. Words that ended less than `overlap_ms` before the agent did are an answer
+  and lead to ENDPOINTING. If the agent ends first, the caller has the floor.
+- KEYING: while digits come in, the microphone picks up tones, clicks and callers who read aloud the digits.
+  Some callers say the rest instead: a voice leads to HEARING, and the keys are kept. Words with content are
+  the answer together with those keys; all else leads back to KEYING.
+- A chat message is a whole turn: it leads to REPLYING at once, and the caller's voice before it is dropped.
+- A farewell is no state: the agent is SPEAKING, and words for the agent interrupt a farewell like any other
+  words (words of parting do not count). A farewell changes two columns. Heard to its end (`FAREWELL_HEARD`),
   it leads to LEAVING, in which the line stays up for `linger_ms`, since the far end's jitter buffer still
-  holds the last words, and what is said then counts too; and a deadline takes the place of the maximum
+  holds the last words, and in which the caller's words count. And `FAREWELL_OVERDUE` replaces the maximum
   duration.
-- CLOSING: last words that nothing stops: an apology, the end of the time, a farewell after the caller
-  has stopped enough of them. They linger too. A deadline of its own ends it: no way leads back.
+- CLOSING: last words that the caller cannot interrupt: an apology, the end of the maximum duration, a goodbye
+  after `MAX_RETRACTED` interrupted farewells. The line stays up for `linger_ms` after them too. A timer ends
+  CLOSING in any case: no cell leads back.
 
-The maximum duration is a timer beside the state's own; it may strike in any state but under a farewell.
+The maximum duration is a timer beside that of the state; it may fire in any state except under a farewell.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ def _nothing(state: State, *kinds: Kind) -> _Row:
     return {kind: (state, Effect.IGNORE) for kind in kinds}
 
 
-S, E, I = State, Effect, Inner  # noqa: E741 (a table is read by its columns)
+S, E, I = State, Effect, Inner  # noqa: E741 (short names keep the columns aligned)
 
 _ANYWHERE: Final[_Row] = {
     LegEnded: (S.ENDED, E.BREAK_OFF),
@@ -103,7 +101,7 @@ _ANYWHERE: Final[_Row] = {
 
 
 def _under_way(state: State) -> _Row:
-    """The reply under way may fail, or decide that the call is over, in any state in which there is one."""
+    """Cells of each state with a reply under way: the reply may fail or end the call."""
     return {
         ReplyFailed: (S.CLOSING, E.APOLOGISE),
         CallConcluded: (S.CLOSING, E.CONCLUDE),
@@ -113,7 +111,7 @@ def _under_way(state: State) -> _Row:
     }
 
 
-# Keys and chat are meant for the agent, whatever it is saying.
+# Keys and chat messages interrupt the agent in any state.
 _OVERRIDDEN: Final[_Row] = {
     KeyPressed: (S.KEYING, E.INTERRUPT_BY_KEY),
     TextWritten: (S.REPLYING, E.INTERRUPT_BY_TEXT),
@@ -139,7 +137,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             **_nothing(S.LISTENING, SpeechStopped),
             **dict.fromkeys((FinalTranscript, PartialTranscript), (S.LISTENING, E.ACCEPT_SPEECH)),
             SpeechStarted: (S.HEARING, E.HEAR),
-            SpeechContinued: (S.HEARING, E.HEAR),  # the voice began while nobody could listen to it
+            SpeechContinued: (S.HEARING, E.HEAR),  # the voice began in a state that ignores voices
             BargedIn: (S.HEARING, E.HEAR),
             KeyPressed: (S.KEYING, E.FIRST_KEY),
             TextWritten: (S.REPLYING, E.TAKE_TEXT),
@@ -311,7 +309,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             ),
             SpeechStopped: (S.DOUBTING, E.JUDGE_PAUSE),
             FinalTranscript: (S.HALTED, E.JUDGE_WORDS_HALTED),
-            ReplyFailed: (S.HEARING, E.INTERRUPT),  # it had nothing more to say anyway
+            ReplyFailed: (S.HEARING, E.INTERRUPT),  # the caller speaks: no apology is needed
             ReplyHeard: (S.HEARING, E.HEAR),
             I.FAREWELL_HEARD: (S.HALTED, E.IGNORE),
             I.OVERLAP_CHECK_DUE: (S.HALTED, E.REQUEST_PARTIAL),

@@ -1,1 +1,1 @@
-"""Digest authentication (RFC 8760)."""
+"""SIP digest authentication (RFC 8760) as client and as server."""

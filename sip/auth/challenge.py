@@ -1,4 +1,5 @@
-"""The text and the arithmetic of digest authentication (RFC 2617, 7616, 8760), the same for both roles."""
+"""Parses, formats and computes digest authentication (RFC 2617, 7616, 8760), the same for client and
+server."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _QUOTED_FIELDS = frozenset(("username", "realm", "nonce", "uri", "response", "cn
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a trunk or a caller knows itself by."""
+    """Username and password of a trunk or a caller."""
 
     username: str
     password: str
@@ -55,7 +56,7 @@ class Challenge:
 
     @property
     def usable(self) -> bool:
-        """Whether we know its algorithm and its quality of protection."""
+        """Whether this stack implements the challenge's algorithm and quality of protection."""
         return base_algorithm(self.algorithm) in _ALGORITHMS and (
             not self.qop or bool({"auth", "auth-int"} & {*self.qop})
         )
@@ -72,7 +73,7 @@ class Challenge:
 
 
 def best(challenges: Iterable[Challenge]) -> Challenge | None:
-    """The strongest challenge that we can answer, the first of equals; None where there is none."""
+    """Returns the strongest usable challenge, the first of equals; None where none is usable."""
     usable = [each for each in challenges if each.usable]
     return min(usable, key=lambda each: _PREFERENCE.index(base_algorithm(each.algorithm)), default=None)
 
@@ -88,7 +89,8 @@ def digest_response(
     nonce_count: int = 1,
     cnonce: str = "",
 ) -> str:
-    """The `response` field (RFC 7616 3.4.1), in hexadecimal. `qop` None is the form of RFC 2069."""
+    """Returns the `response` field (RFC 7616 3.4.1) in hexadecimal. `qop` None computes the form of RFC
+    2069."""
     algorithm = base_algorithm(challenge.algorithm)
     secret = hash_text(algorithm, f"{credentials.username}:{challenge.realm}:{credentials.password}")
     if challenge.algorithm.upper().endswith("-SESS"):
@@ -103,7 +105,7 @@ def digest_response(
 
 
 def parse_fields(value: str) -> dict[str, str]:
-    """The fields of a Digest header value, names in lower case. Raises MalformedMessage."""
+    """Parses the fields of a Digest header value, with names in lower case. Raises MalformedMessage."""
     match = _SCHEME.fullmatch(value.strip())
     if match is None:
         raise MalformedMessage("authentication scheme other than Digest")
@@ -132,11 +134,11 @@ def _quote(text: str) -> str:
 
 
 def base_algorithm(algorithm: str) -> str:
-    """The hash that an algorithm uses: its name without -sess."""
+    """Returns the hash of an algorithm: its name without -sess."""
     return algorithm.upper().removesuffix("-SESS")
 
 
 def hash_text(algorithm: str, data: str | bytes) -> str:
-    """H() of RFC 7616 3.3, in hexadecimal."""
+    """Returns H() of RFC 7616 3.3 in hexadecimal."""
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     return hashlib.new(_ALGORITHMS[algorithm], raw, usedforsecurity=False).hexdigest()

@@ -1,4 +1,5 @@
-"""Digest access authentication (RFC 2617, 7616, 8760) in both roles: answering challenges, making them."""
+"""Digest access authentication (RFC 2617, 7616, 8760): `Authorizer` answers challenges, `Verifier` makes
+them."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from sip.message.uri import Uri
 __all__ = ["Authorizer", "Challenge", "Credentials", "Verdict", "Verifier", "best", "digest_response"]
 
 _MAX_STALE = 2
-"""Fresh nonces in a row that a server may call stale before we believe that it will never be content."""
+"""New nonces in a row that a server may call stale; after these the challenge counts as a refusal."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """What we hold of one realm: its last challenge, how often its nonce was used, stale ones in a row."""
+    """State of one realm: the last challenge, how often its nonce was used, and stale nonces in a row."""
 
     challenge: Challenge
     uses: int = 0
@@ -41,11 +42,11 @@ class _Session:
 
 
 class Authorizer:
-    """The client's side: remembers the challenges of every realm, server's and proxies', and signs requests.
+    """Answers digest challenges as a client: keeps the challenge of every realm, of servers and proxies, and
+    signs requests.
 
-    Nonces are used again with a growing count, so that only the first request of a registration or a trunk
-    is challenged.
-    """
+    Nonces are used again with a growing count, so that only the first request of a registration or a trunk is
+    challenged."""
 
     def __init__(self, credentials: Credentials, *, make_cnonce: Callable[[], str] | None = None) -> None:
         self._credentials = credentials
@@ -53,8 +54,8 @@ class Authorizer:
         self._sessions: dict[tuple[str, str], _Session] = {}  # (header, realm); bounded by _MAX_REALMS
 
     def challenged(self, request: Request, response: Response) -> bool:
-        """Takes the challenges of a 401 or 407 to `request`. True: sign it again and send it. False: there
-        is nothing that we can answer, or the credentials were refused."""
+        """Takes the challenges of a 401 or 407 to `request`. True: sign the request again and send it. False:
+        no challenge is usable, or the credentials were refused."""
         progress = False
         for challenge_header, header in _HEADERS.items():
             per_realm: dict[str, list[Challenge]] = {}
@@ -67,8 +68,8 @@ class Authorizer:
         return progress
 
     def sign(self, request: Request) -> None:
-        """Puts Authorization and Proxy-Authorization for every realm known into `request`, in place of any
-        that it has. Does nothing before the first challenge."""
+        """Replaces Authorization and Proxy-Authorization in `request`, one for each realm that has
+        challenged. Before the first challenge it only removes them."""
         for header in _HEADERS.values():
             request.headers.remove(header)
         for (header, _), session in self._sessions.items():
@@ -80,7 +81,8 @@ class Authorizer:
         session = self._sessions.get(key)
         tried = _nonce_of(request, header, challenge.realm)
         if session is None or tried is None or tried != session.challenge.nonce or session.uses > 1:
-            # Never tried, or tried with a nonce that had served before: this one may simply be newer.
+            # Never answered, or answered with a nonce that had served before: the challenge may simply be
+            # newer.
             if session is None and len(self._sessions) >= _MAX_REALMS:
                 return False
             self._sessions[key] = _Session(challenge)
@@ -134,7 +136,7 @@ class Authorizer:
 
 
 _MAX_REALMS = 8
-"""Realms that one request may be challenged by; more is somebody who fills our memory."""
+"""Realms that may challenge one request; the limit bounds memory."""
 
 _HEADERS: Mapping[str, str] = {
     "WWW-Authenticate": "Authorization",
@@ -143,20 +145,21 @@ _HEADERS: Mapping[str, str] = {
 
 
 class Verdict(Enum):
-    """What a request's credentials are worth."""
+    """Outcome of verifying a request's credentials."""
 
     OK = auto()
-    MISSING = auto()  # none for our realm: challenge
-    STALE = auto()  # a nonce that is not ours, too old, or used before: challenge with stale=true
-    WRONG = auto()  # unknown user, wrong password, another URI, to a nonce of ours: challenge, count it
+    MISSING = auto()  # none for this realm: challenge
+    STALE = auto()  # a nonce not made here, too old, or used before: challenge with stale=true
+    WRONG = auto()  # unknown user, wrong password or other URI, with a nonce made here: challenge and count
 
 
 class Verifier:
-    """The server's side. Nonces are signed, time-stamped and good for one host instead of stored; of those in
-    use the highest count is kept, for the newest `table_size`, and older ones count as stale: a replay never
-    passes. The password is looked at for nonces of ours alone: whoever answers one has received it, so that
-    nobody guesses in another's name.
-    """
+    """Verifies credentials as a server.
+
+    Nonces are not stored but signed, with the time and the host that received them. Of the nonces in use the
+    highest count is kept, for the newest `table_size`; older nonces count as stale, so a replay never passes.
+    The password is checked only with a nonce made here: an answer to one proves that its sender received the
+    challenge, so nobody guesses passwords from a forged address."""
 
     def __init__(
         self,
@@ -173,31 +176,25 @@ class Verifier:
         self._table_size = table_size
         self._key = key or secrets.token_bytes(32)
         self._counts: OrderedDict[str, int] = OrderedDict()
-        self._oldest_ms = -(2**63)  # nonces made before this may have been forgotten, so are stale
+        self._oldest_ms = -(2**63)  # nonces made before this may have been dropped, so they count as stale
 
     def challenges(self, now: float, *, host: str = "", stale: bool = False) -> list[str]:
-        """Values for as many WWW-Authenticate headers to `host`, strongest first (RFC 8760 2.4)."""
+        """Returns the values of WWW-Authenticate headers to `host`, one per algorithm, strongest first (RFC
+        8760 2.4). `stale`: the credentials were right but the nonce too old."""
         return [
             str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
             for name in self._algorithms
         ]
 
     def verify(
-        self,
-        request: Request,
-        password_of: Callable[[str], str | None],
-        now: float,
-        *,
-        host: str = "",
-        header: str = "Authorization",
+        self, request: Request, password_of: Callable[[str], str | None], now: float, *, host: str = ""
     ) -> tuple[Verdict, str | None]:
-        """The verdict on the credentials of a request from `host`, and with OK the username.
+        """Returns the verdict on the credentials of a request from `host`, and with OK the username.
 
-        `password_of` knows the password of a username, or None. The digest's URI must name the same user
-        as the Request-URI: proxies rewrite hosts and parameters, but a captured digest must not dial
-        another number. Never raises for what a peer sent.
-        """
-        fields = self._credentials_of(request, header)
+        `password_of` returns the password of a username, or None. The digest's URI must name the same user as
+        the Request-URI: proxies rewrite hosts and parameters, but a captured digest must not dial another
+        number. Never raises for what a peer sent."""
+        fields = self._credentials_of(request)
         if fields is None:
             return Verdict.MISSING, None
         made_ms = self._made_ms(fields["nonce"], host)
@@ -215,13 +212,13 @@ class Verifier:
             return Verdict.STALE, None
         return Verdict.OK, username
 
-    def claimed(self, request: Request, *, header: str = "Authorization") -> str | None:
-        """Who a request says it is of; None: it has no credentials for our realm."""
-        fields = self._credentials_of(request, header)
+    def claimed(self, request: Request) -> str | None:
+        """Returns the username that a request claims; None without credentials for this realm."""
+        fields = self._credentials_of(request)
         return None if fields is None else fields["username"]
 
-    def _credentials_of(self, request: Request, header: str) -> dict[str, str] | None:
-        for value in request.headers.get_all(header):
+    def _credentials_of(self, request: Request) -> dict[str, str] | None:
+        for value in request.headers.get_all("Authorization"):
             try:
                 fields = parse_fields(value)
             except MalformedMessage:
@@ -267,7 +264,8 @@ class Verifier:
         return True
 
     def _made_ms(self, nonce: str, host: str) -> int | None:
-        """When a nonce was made for `host`; None: it was not."""
+        """Returns when a nonce was made for `host`, in milliseconds; None for a nonce that was not made
+        here."""
         text, _, signature = nonce.rpartition(".")
         ours = self._signature(text, host)
         if not hmac.compare_digest(ours.encode(), signature.encode("utf-8", "replace")):
@@ -276,12 +274,12 @@ class Verifier:
 
 
 def _time_ms(nonce: str) -> int:
-    """Of a nonce of ours."""
+    """Returns when a nonce with a valid signature was made, in milliseconds."""
     return int(nonce.partition(".")[0], 16)
 
 
 def _challenges(response: Response, header: str) -> list[Challenge]:
-    """Every challenge of a response that we can read; another scheme is skipped."""
+    """Returns every challenge of a response that parses; another scheme is skipped."""
     found: list[Challenge] = []
     for value in response.headers.get_all(header):
         try:
@@ -303,7 +301,7 @@ def _nonce_of(request: Request, header: str, realm: str) -> str | None:
 
 
 def _count(fields: Mapping[str, str]) -> int:
-    """nc as a number: 1 without one (RFC 2069, one use for each nonce), 0 for a broken one."""
+    """Returns nc as a number: 1 without one (RFC 2069, one use for each nonce), 0 for a malformed one."""
     text = fields.get("nc")
     if text is None:
         return 1

@@ -1,4 +1,4 @@
-"""One request of ours and however many transactions it takes: digest challenges, a transport that fails."""
+"""Sends one request in as many transactions as it takes: digest challenges, a transport that fails."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sip.transaction.hop import Hop
 from sip.transaction.transaction import ClientTransaction, TransactionUser
 
 MAX_CHALLENGES = 3
-"""Transactions of one request that a far end may challenge (nonce gone stale, proxy and server in turn)."""
+"""Transactions of one request that may be challenged (a nonce gone stale, proxy and server in turn)."""
 
 
 class ClientRequest:
-    """Sends requests and answers challenges on their way. Who sends one is known to its transactions alone,
-    which forget it when they have terminated: a `ClientRequest` does not keep whom it belongs to."""
+    """Sends requests and answers challenges to them. Only the transactions refer to the request's user, and
+    they end; a `ClientRequest` does not keep its owner alive."""
 
     def __init__(self, core: Core, *, next_cseq: Callable[[], int], authorizer: Authorizer | None) -> None:
         self.transaction: ClientTransaction | None = None
@@ -28,8 +28,8 @@ class ClientRequest:
         self._challenges = 0
 
     def send(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> None:
-        """Sends `request` (without Via), with credentials where an earlier challenge still holds; all but
-        challenges reaches `user`."""
+        """Sends `request` (without Via), with credentials where an earlier challenge still holds. Every
+        response except an answered challenge reaches `user`."""
         request = Request(request.method, request.uri, request.headers.copy(), request.body)
         self._challenges = 0
         if self._authorizer is not None:
@@ -44,7 +44,8 @@ class ClientRequest:
         return True
 
     def shrunk(self, sender: TransactionUser, now: float) -> bool:
-        """Whether the request was too large for UDP, and was sent over UDP after all (18.1.1)."""
+        """Whether the request was too large for UDP, its stream transport failed, and it was sent over UDP
+        after all (RFC 3261 18.1.1)."""
         hop = self._sent().hop
         if not hop.elastic or hop.transport == "udp":
             return False
@@ -74,18 +75,19 @@ class ClientRequest:
 
 
 class _Sender:
-    """The user of the transactions of one request: the `ClientRequest` first, then whoever sends it."""
+    """The user of one request's transactions: `ClientRequest` sees each response first, then the request's
+    user."""
 
     def __init__(self, client_request: ClientRequest, user: TransactionUser) -> None:
         self._client_request = client_request
         self._user = user
 
     def response_received(self, response: Response, now: float) -> None:
-        """See `TransactionUser`."""
+        """Passes on a response that is no answered challenge."""
         if not self._client_request.challenged(response, self, now):
             self._user.response_received(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """See `TransactionUser`."""
+        """Passes on the failure, unless the request was sent again over UDP."""
         if not (transport_failed and self._client_request.shrunk(self, now)):
             self._user.no_response(now, transport_failed=transport_failed)

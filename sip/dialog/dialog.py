@@ -1,4 +1,4 @@
-"""A dialog (RFC 3261 section 12): who the two ends are, the way between them, and the order of requests."""
+"""A dialog (RFC 3261 section 12): its identity, its route, and the order of its requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from sip.message.uri import Uri
 from sip.transaction.hop import Hop, hop_of
 from sip.transaction.transaction import ServerTransaction
 
-MAX_CSEQ = 2**31 - 1  # RFC 3261 8.1.1.5
-
 
 class DialogId(NamedTuple):
-    """What identifies a dialog on this side."""
+    """Identifies a dialog on this side (RFC 3261 section 12)."""
 
     call_id: str
     local_tag: str
@@ -26,29 +24,29 @@ class DialogId(NamedTuple):
 
 
 class DialogSetId(NamedTuple):
-    """What identifies an INVITE on this side, and the dialogs that its responses make: `local_tag` is ours
-    alone. The Call-ID is not enough: a proxy may bring an INVITE of ours back to us."""
+    """Identifies an INVITE on this side, and the dialogs that its responses create. `local_tag` is made here:
+    the Call-ID alone is not enough, as a proxy may route an INVITE back to its sender."""
 
     call_id: str
     local_tag: str
 
 
 class DialogUser(Protocol):
-    """What requests within a dialog go to."""
+    """The user of a dialog, which receives its requests."""
 
     @property
     def allow_from(self) -> Sequence[IPv4Network | IPv6Network]:
-        """Networks whose requests count, wherever the dialog's own requests go."""
+        """Networks whose requests are accepted within the dialog, whatever its route set is."""
 
     def request_received(self, transaction: ServerTransaction, now: float) -> None:
-        """A request within the dialog, ACK excepted."""
+        """Receives a request within the dialog, ACK excepted."""
 
     def ack_received(self, ack: Request, now: float) -> None:
-        """An ACK that belongs to no transaction: that of a 2xx."""
+        """Receives an ACK that belongs to no transaction: that of a 2xx."""
 
 
 class Dialog:
-    """State shared by the requests of one call leg. Made by `as_caller` or `as_called`."""
+    """State that the requests of one dialog share. Made by `as_caller` or `as_called`."""
 
     def __init__(self, *, call_id: str, local: NameAddr, remote: NameAddr, contact: str) -> None:
         self.call_id = call_id
@@ -59,8 +57,8 @@ class Dialog:
         self.remote_target: Uri = remote.uri
         self.local_cseq = 0
         self.remote_cseq: int | None = None
-        self.flow: Hop | None = None  # where their INVITE came from
-        self.carrier: Hop | None = None  # the same, or where the answer to ours came from
+        self.flow: Hop | None = None  # the source of the far end's INVITE
+        self.carrier: Hop | None = None  # the same, or the source of the response to an INVITE sent here
         self.egress = ANYWHERE
 
     @classmethod
@@ -72,7 +70,8 @@ class Dialog:
         source: Hop | None = None,
         egress: Egress = ANYWHERE,
     ) -> Dialog:
-        """The dialog that a response with a To tag makes of our `request` (12.1.2). `source`: where from."""
+        """Creates the dialog of a response with a To tag to `request`, which was sent here (RFC 3261 12.1.2).
+        `source`: the hop that the response came from."""
         contact = request.headers.get("Contact") or ""
         dialog = cls(call_id=request.call_id, local=request.from_, remote=response.to, contact=contact)
         dialog.route_set = tuple(reversed(response.record_routes))
@@ -85,7 +84,7 @@ class Dialog:
     def as_called(
         cls, request: Request, *, local_tag: str, contact: str, source: Hop, egress: Egress = ANYWHERE
     ) -> Dialog:
-        """The dialog that our response makes of their `request` (12.1.1)."""
+        """Creates the dialog of a response to `request`, which was received (RFC 3261 12.1.1)."""
         local = request.to.with_tag(local_tag)
         dialog = cls(call_id=request.call_id, local=local, remote=request.from_, contact=contact)
         dialog.route_set = tuple(request.record_routes)
@@ -101,22 +100,23 @@ class Dialog:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Where requests of the far end may come from: the hosts of the route set and of its contact."""
+        """Hosts that the far end's requests may come from: those of the route set and of the remote
+        target."""
         uris = [self.remote_target, *(route.uri for route in self.route_set)]
         return frozenset(hop_of(uri).host for uri in uris) - {""}
 
     def refresh_target(self, message: Request | Response) -> None:
-        """A target refresh (INVITE, UPDATE and their 2xx) may move the far end's contact (12.2.1.2)."""
+        """Takes the remote target of a target refresh (INVITE, UPDATE and their 2xx; RFC 3261 12.2.1.2)."""
         contacts = message.contacts
         if contacts and contacts[0].uri.scheme in ("sip", "sips"):
             self.remote_target = contacts[0].uri
 
     def update_routes(self, response: Response) -> None:
-        """The 2xx that confirms an early dialog has the last word on the route set (13.2.2.4)."""
+        """Takes the route set of the 2xx that confirms an early dialog (RFC 3261 13.2.2.4)."""
         self.route_set = tuple(reversed(response.record_routes))
 
     def in_order(self, request: Request) -> bool:
-        """Takes note of the request's CSeq. False: it is older than what we have seen (answer 500)."""
+        """Notes the request's CSeq. False: it is not above the last one (answer 500)."""
         number = request.cseq.number
         if self.remote_cseq is not None and number <= self.remote_cseq:
             return False
@@ -128,7 +128,8 @@ class Dialog:
         return self.local_cseq
 
     def request(self, method: str, *, cseq: int | None = None) -> Request:
-        """A request within the dialog, without Via (12.2.1.1). ACK repeats the `cseq` of its INVITE."""
+        """Creates a request within the dialog, without Via (RFC 3261 12.2.1.1). An ACK repeats the `cseq` of
+        its INVITE."""
         uri, routes = self._path()
         headers = Headers()
         for route in routes:
@@ -143,7 +144,7 @@ class Dialog:
         return Request(method, uri, headers)
 
     def ack(self, invite: Request) -> Request:
-        """The ACK of the 2xx to `invite`, with the same credentials (13.2.2.4)."""
+        """Creates the ACK of the 2xx to `invite`, with the same credentials (RFC 3261 13.2.2.4)."""
         ack = self.request("ACK", cseq=invite.cseq.number)
         for name in ("Authorization", "Proxy-Authorization"):
             for value in invite.headers.get_all(name):
@@ -151,12 +152,11 @@ class Dialog:
         return ack
 
     def next_hop(self) -> Hop:
-        """Where requests within the dialog are sent: the first route, or the far end itself.
+        """Returns the hop of requests within the dialog: the first route, or the remote target.
 
-        A far end that called us is answered where it called from while no route says otherwise, on its stream
-        or, over UDP, if its contact is an address that is closed to us: behind a NAT it leads nowhere (RFC
-        5626 in spirit).
-        """
+        Requests to a far end that called go back to the source of its INVITE while no route says otherwise:
+        on its stream or, over UDP, if its contact is an address closed to the trunk, since a contact behind a
+        NAT cannot be reached (compare RFC 5626)."""
         uri = self.route_set[0].uri if self.route_set else self.remote_target
         target = hop_of(uri, egress=self.egress)
         flow = self.flow
@@ -168,7 +168,7 @@ class Dialog:
         return replace(flow, egress=self.egress) if closed and not self.route_set else target
 
     def _path(self) -> tuple[Uri, Sequence[NameAddr]]:
-        """Request-URI and Route: loose routing, or the strict routing of RFC 2543 elements."""
+        """Returns Request-URI and Route: loose routing, or the strict routing of RFC 2543 elements."""
         if not self.route_set or "lr" in self.route_set[0].uri.params:
             return self.remote_target, self.route_set
         first = self.route_set[0].uri

@@ -1,4 +1,4 @@
-"""What happens to a call, told to the application; `dialog_set` says to which."""
+"""Events of a call, emitted to the application; `dialog_set` identifies the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Side = Literal["local", "remote"]
 
 @dataclass(frozen=True, slots=True)
 class InviteProgressed:
-    """The far end said 101 to 199. `early_media`: it has described media to be heard before the answer."""
+    """The far end sent 101 to 199. `early_media`: the response carries SDP for media before the answer."""
 
     dialog_set: DialogSetId
     status: int
@@ -23,7 +23,7 @@ class InviteProgressed:
 
 @dataclass(frozen=True, slots=True)
 class InviteAnswered:
-    """The call is up: their 2xx came, or ours left."""
+    """The call is up: the 2xx was received, or sent."""
 
     dialog_set: DialogSetId
     status: int = 200
@@ -31,7 +31,7 @@ class InviteAnswered:
 
 @dataclass(frozen=True, slots=True)
 class MediaAgreed:
-    """An offer was answered: the first time, or a change of address, codec or hold."""
+    """Offer and answer are complete: the first time, or after a change of address, codec or hold."""
 
     dialog_set: DialogSetId
     plan: MediaPlan
@@ -39,7 +39,7 @@ class MediaAgreed:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFinished:
-    """Our hold or resume was answered. `status` 200 to 299: it holds."""
+    """A hold or resume by this side was answered. `status` 200 to 299: it took effect."""
 
     dialog_set: DialogSetId
     status: int
@@ -47,7 +47,7 @@ class ChangeFinished:
 
 @dataclass(frozen=True, slots=True)
 class DigitsReceived:
-    """DTMF in a SIP INFO."""
+    """The far end sent a DTMF digit in a SIP INFO."""
 
     dialog_set: DialogSetId
     digit: str
@@ -55,9 +55,9 @@ class DigitsReceived:
 
 @dataclass(frozen=True, slots=True)
 class InviteEnded:
-    """The call is over; exactly once, the last event of its invite. `status` is the SIP code that ended it:
-    the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final response to our
-    INVITE, whichever side had given up by then."""
+    """The call is over. Emitted exactly once, as the last event of its INVITE. `status` is the SIP code that
+    ended the call: the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final
+    response to the INVITE of this side, whichever side had given up by then."""
 
     dialog_set: DialogSetId
     cause: HangupCause
@@ -69,9 +69,9 @@ class InviteEnded:
 
 @dataclass(frozen=True, slots=True)
 class AddressRefused:
-    """Something of the call was not sent, because `address` is closed to its trunk. `first`: for the first
-    time in the call. The only event that may follow `InviteEnded`: the BYE may be what was not sent. `name`
-    is the call's in logs."""
+    """A message or RTP of the call was not sent, because `address` is closed to its trunk. `first`: for the
+    first time in the call. The only event that may follow `InviteEnded`, as the BYE may be the message not
+    sent. `name` is the call's id in logs."""
 
     name: str
     dialog_set: DialogSetId

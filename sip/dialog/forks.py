@@ -1,8 +1,7 @@
-"""The early dialogs of an INVITE of ours: one for each place where a proxy lets it ring (RFC 3261 13.2.2).
+"""The forks of an outgoing INVITE: one early dialog for each target that a proxy lets ring (RFC 3261 13.2.2).
 
-Each fork is acknowledged on its own, its reliable provisional responses too (RFC 3262 section 4); what is not
-taken up is closed.
-"""
+Each fork is acknowledged on its own, its reliable provisional responses too (RFC 3262 section 4); a fork that
+is not used is closed."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from sip.transaction.transaction import ClientTransaction
 
 @dataclass(slots=True)
 class Fork:
-    """One of the places where it rings (an early dialog), or what answered."""
+    """One fork: an early dialog, or the dialog of a 2xx."""
 
     dialog: Dialog
     rseq: int | None = None  # of the last reliable provisional response
@@ -32,11 +31,11 @@ class Forks:
     def __init__(self, usage: InviteUsage) -> None:
         self._usage = usage
         self._by_tag: dict[str, Fork] = {}
-        self._settled_with: str | None = None  # the fork whose reliable response answered our offer
+        self._settled_with: str | None = None  # the fork whose reliable response answered the offer
 
     def progressed(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
-        """The fork of a response to the INVITE of `transaction`; it may have moved its contact. The requests
-        of a new one go to `user`."""
+        """Returns the fork of a provisional response to the INVITE of `transaction`, with its remote target
+        refreshed. The requests of a new fork go to `user`."""
         fork = self._by_tag.get(response.to.tag or "")
         if fork is None:
             return self._add(response, transaction, user)
@@ -44,11 +43,12 @@ class Forks:
         return fork
 
     def answered(self, response: Response, transaction: ClientTransaction, user: DialogUser) -> Fork:
-        """The fork of a 2xx."""
+        """Returns the fork of a 2xx."""
         return self._by_tag.get(response.to.tag or "") or self._add(response, transaction, user)
 
     def acknowledge(self, fork: Fork, response: Response, transaction: ClientTransaction) -> bool:
-        """ACKs a 2xx, the same way each time it comes (RFC 3261 13.2.2.4). True: it is the first."""
+        """Sends the ACK of a 2xx, the same ACK for each repetition (RFC 3261 13.2.2.4). True: the 2xx is the
+        first."""
         first = fork.ack is None
         if fork.ack is None:
             fork.dialog.refresh_target(response)
@@ -60,7 +60,8 @@ class Forks:
         return first
 
     def acknowledge_provisional(self, fork: Fork, response: Response, now: float) -> bool:
-        """PRACK (RFC 3262 section 4). False: a repetition, or one that overtook its predecessor."""
+        """Sends PRACK for a reliable provisional response (RFC 3262 section 4). False: the response is
+        repeated or out of order."""
         rseq = delta_seconds(response.header("RSeq"))
         if rseq is None or (fork.rseq is not None and rseq != fork.rseq + 1):
             return False
@@ -71,28 +72,30 @@ class Forks:
         return True
 
     def settled_with(self, response: Response) -> None:
-        """Our offer has its final answer in a reliable provisional response (RFC 3262 section 5)."""
+        """Notes that a reliable provisional response carried the final answer to the offer (RFC 3262 section
+        5)."""
         self._settled_with = response.to.tag
 
     def turn_to(self, response: Response) -> None:
-        """Our one offer is answered by every fork: the last that says something is who we talk to."""
+        """Reopens the offer where another fork answers it: every fork answers the one offer, and the last
+        that does receives the media."""
         if self._settled_with is not None and self._settled_with != response.to.tag:
             self._settled_with = None
             self._usage.negotiation.reopen()
 
     def decline(self, fork: Fork, now: float) -> None:
-        """Somebody else answered too, or the call was given up: hang up on them."""
+        """Closes a fork's dialog by BYE, because another fork was answered or the call was given up."""
         self._usage.core.close_dialog(fork.dialog.id)
         self._usage.send_and_forget(fork.dialog, fork.dialog.request("BYE"), now)
 
     def close(self, *, but: Fork | None = None) -> None:
-        """Stops listening for requests within every fork `but` one."""
+        """Closes the dialog of every fork except `but`."""
         for fork in self._by_tag.values():
             if fork is not but:
                 self._usage.core.close_dialog(fork.dialog.id)
 
     def forget(self) -> None:
-        """The INVITE is sent again: what rang so far has stopped."""
+        """Drops all forks, because the INVITE is sent again."""
         self.close()
         self._by_tag = {}
         self._settled_with = None

@@ -1,4 +1,4 @@
-"""Requests that arrive within a call: re-INVITE, UPDATE, BYE, INFO, PRACK, OPTIONS."""
+"""Answers requests within a dialog: re-INVITE, UPDATE, BYE, INFO, PRACK, OPTIONS."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from sip.sdp.offer_answer import OfferState
 from sip.transaction.transaction import ServerTransaction
 
 Answer = Callable[[InviteRole, ServerTransaction, float], None]
-RETRY_AFTER_S = 10  # RFC 3261 14.2: up to this
+RETRY_AFTER_S = 10  # RFC 3261 14.2: at most
 
 
 def answer_bye(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """Answers a BYE: the far end hangs up (RFC 3261 15.1.2)."""
+    """Answers a BYE, by which the far end hangs up (RFC 3261 15.1.2)."""
     role.bye_received(transaction, now)
 
 
 def answer_prack(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They acknowledge a reliable provisional response of ours."""
+    """Answers a PRACK, which acknowledges a reliable provisional response (RFC 3262 section 3)."""
     role.prack_received(transaction, now)
 
 
 def answer_reinvite(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They change the session: hold, another address, another codec (RFC 3261 14.2)."""
+    """Answers a re-INVITE, which changes hold, address or codec (RFC 3261 14.2)."""
     if not _ready(role, transaction, now, during_call=True):
         return
     usage = role.usage
@@ -47,7 +47,8 @@ def answer_reinvite(role: InviteRole, transaction: ServerTransaction, now: float
 
 
 def answer_update(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They change or refresh the session, possibly before it is answered (RFC 3311 5.2)."""
+    """Answers an UPDATE, which changes or refreshes the session, possibly before the answer (RFC 3311
+    5.2)."""
     if not _ready(role, transaction, now, during_call=False):
         return
     usage = role.usage
@@ -72,7 +73,7 @@ def answer_update(role: InviteRole, transaction: ServerTransaction, now: float) 
 
 
 def answer_info(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """Answers an INFO: takes the DTMF digit in its body, refuses what is none."""
+    """Answers an INFO: takes the DTMF digit in its body, refuses any other body."""
     if transaction.request.header("Info-Package") is not None:
         role.usage.core.reply(transaction, 469, now, headers=(("Recv-Info", ""),))  # RFC 6086 4.2.2
         return
@@ -87,7 +88,7 @@ def answer_info(role: InviteRole, transaction: ServerTransaction, now: float) ->
 
 
 def answer_options(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
-    """They look whether we are still there."""
+    """Answers an OPTIONS within the dialog with the supported methods and body type."""
     role.usage.core.reply(transaction, 200, now, headers=(("Allow", ALLOW), ("Accept", SDP)))
 
 
@@ -102,7 +103,8 @@ ANSWERS: Mapping[str, Answer] = {
 
 
 def refuse_body(usage: InviteUsage, transaction: ServerTransaction, error: RemoteError, now: float) -> None:
-    """A body that cannot be read, or an offer that cannot be answered: the session stays as it was."""
+    """Refuses a body that cannot be read, or an offer that cannot be answered; the session stays as it
+    was."""
     headers: tuple[tuple[str, str], ...] = ()
     usage.refusals.note_error(error)
     if isinstance(error, UnsupportedBody):
@@ -113,12 +115,13 @@ def refuse_body(usage: InviteUsage, transaction: ServerTransaction, error: Remot
 
 
 def local_tag(usage: InviteUsage) -> str | None:
-    """Our tag, None before there is one."""
+    """Returns the local tag of the usage's dialog, None before there is one."""
     return usage.dialog.local.tag if usage.dialog is not None else None
 
 
 def _ready(role: InviteRole, transaction: ServerTransaction, now: float, *, during_call: bool) -> bool:
-    """Answers what crosses something else; True: go on."""
+    """Refuses a request that crosses an open offer or INVITE, or asks for too short a session. True: go
+    on."""
     usage, request = role.usage, transaction.request
     has_offer = bool(request.body) or request.method == "INVITE"
     if role.answer_due or (during_call and not usage.confirmed):

@@ -1,8 +1,6 @@
-"""What the caller and the called have in common: a call that is up, seen by the application and the far end.
+"""The part of a call that caller and callee share: verbs of the application, requests of the far end.
 
-How it comes up is different for the caller (`sip.dialog.uac.OutgoingInvite`) and the called
-(`sip.dialog.uas.IncomingInvite`).
-"""
+`sip.dialog.uac.OutgoingInvite` and `sip.dialog.uas.IncomingInvite` set up the call."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from sip.transaction.transaction import ServerTransaction
 
 
 class Invite:
-    """One call. Verbs and messages come in with `now`; what comes of them goes to the core of `usage`."""
+    """One call. Verbs and messages take `now`; requests, responses and events go to the core of `usage`."""
 
     def __init__(self, usage: InviteUsage) -> None:
         self.usage = usage
@@ -29,20 +27,21 @@ class Invite:
 
     @property
     def allow_from(self) -> Sequence[IPv4Network | IPv6Network]:
-        """Networks of the trunk, from which requests within the call count."""
+        """Networks of the trunk, from which requests within the call are accepted."""
         return self.usage.settings.allow_from
 
     @property
     def answer_due(self) -> bool:
-        """Whether an offer of theirs has not been answered yet."""
+        """Whether an offer of the far end has not been answered yet."""
         return False
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Ends the call in whatever way its state has; nothing once it has ended."""
+        """Ends the call by the request or response that its state calls for; does nothing after the end."""
         self.usage.hang_up(now, cause=cause)
 
     def set_hold(self, hold: bool, now: float) -> None:
-        """Holds or resumes; `ChangeFinished` tells. Raises `LocalError` unless the call is up."""
+        """Holds or resumes; `ChangeFinished` reports the result. Raises `LocalError` unless the call is
+        up."""
         self._changes.set_hold(hold, now)
 
     def request_received(self, transaction: ServerTransaction, now: float) -> None:
@@ -57,21 +56,21 @@ class Invite:
             answer(self, transaction, now)
 
     def ack_received(self, ack: Request, now: float) -> None:
-        """Takes the ACK of a 2xx of ours, and starts the change that waited for it."""
+        """Takes the ACK of a 2xx, and starts the change that waited for it."""
         self.usage.ack_received(ack, now)
         self._changes.start_next(now)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """The far end hangs up."""
+        """Answers a BYE and ends the call."""
         self.usage.core.reply(transaction, 200, now)
         self.usage.finish(HangupCause.NORMAL, 200, "remote", now)
 
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
-        """A PRACK; only the called has sent anything that it could acknowledge."""
+        """Answers a PRACK with 481; only the callee sends responses that a PRACK acknowledges."""
         self.usage.core.reply(transaction, 481, now)
 
     def address_refused(self, address: str, now: float) -> None:
-        """A request of ours was not sent, since `address` is closed to the trunk: the call cannot go on."""
+        """Ends the call, because a request was not sent to `address`, which is closed to the trunk."""
         self.usage.refusals.note(address)
         self.hang_up(now, cause=HangupCause.ADDRESS_REFUSED)
 

@@ -1,4 +1,4 @@
-"""REGISTER as a client (RFC 3261 section 10): keeps our contact with a registrar, or the next one."""
+"""Registers a contact as a client (RFC 3261 section 10), at one registrar or the next."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sip.transaction.timers import Alarm
 EXPIRES_S = 3600
 LONGEST_S = 86400
 BACKOFF_FIRST_S, BACKOFF_LAST_S = 30.0, 1800.0
-"""RFC 5626 4.5: a registrar that fails is asked less and less often, at random times."""
+"""Longest wait before a failed registrar is tried again; doubles each round, at random (RFC 5626 4.5)."""
 _ELSEWHERE = frozenset({408, 480, 500, 502, 503, 504})
-"""Answers after which another registrar may do better."""
+"""Statuses after which the next registrar is tried."""
 
 
 class RegistrationState(StrEnum):
@@ -37,7 +37,7 @@ class RegistrationState(StrEnum):
 
 
 class Registration:
-    """One contact at one of several registrars. `on_change` hears of every gain and loss."""
+    """One contact at one of several registrars. `on_change` is called for every gain and loss."""
 
     def __init__(
         self,
@@ -71,18 +71,18 @@ class Registration:
 
     @property
     def registered(self) -> bool:
-        """Whether a registrar holds our contact, as far as we know."""
+        """Whether a registrar holds the contact, by the last response."""
         return self.state in (RegistrationState.REGISTERED, RegistrationState.REFRESHING)
 
     def start(self, now: float) -> None:
-        """Registers, and stays registered until `stop`."""
+        """Sends REGISTER, and refreshes the binding until `stop`."""
         if self.state is RegistrationState.STOPPED:
             return
         self.state = RegistrationState.REFRESHING if self.registered else RegistrationState.REGISTERING
         self._send(self._expires_s, now)
 
     def stop(self, now: float) -> None:
-        """Takes the contact back. Idempotent."""
+        """Removes the binding (Expires 0). Idempotent."""
         was_registered = self.registered
         self.state = RegistrationState.STOPPED
         self._disarm()
@@ -91,7 +91,7 @@ class Registration:
             self._on_change(False, now)
 
     def response_received(self, response: Response, now: float) -> None:
-        """Takes a response to REGISTER: granted, asked again for longer (423), or failed."""
+        """Takes a response to REGISTER: granted, to be sent again with a longer expiry (423), or failed."""
         if response.status < 200 or self.state is RegistrationState.STOPPED:
             return
         self.status = response.status
@@ -103,7 +103,7 @@ class Registration:
             self._failed(now, retry_after_s=delta_seconds(response.header("Retry-After")))
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Notes 408, or 503 where the transport failed, and goes on to the next registrar."""
+        """Notes 408, or 503 where the transport failed, and tries the next registrar."""
         self.status = 503 if transport_failed else 408
         if self.state is not RegistrationState.STOPPED:
             self._failed(now)
@@ -149,7 +149,7 @@ class Registration:
             self._on_change(True, now)
 
     def _expiry(self, response: Response) -> int:
-        """Seconds that we were given; of several contacts bound to the address, ours counts."""
+        """Returns the granted seconds; of several contacts in the response that of this contact counts."""
         mine = NameAddr.parse(self._contact(hop_of(self._registrars[self.index], egress=self._egress))).uri
         try:
             contacts = [each for each in response.contacts if not each.is_wildcard]
@@ -172,7 +172,7 @@ class Registration:
         return True
 
     def _failed(self, now: float, *, retry_after_s: int | None = None) -> None:
-        """The next registrar at once; after the last one a pause."""
+        """Tries the next registrar at once; after the last one waits."""
         self._failures += 1
         if self._failures < len(self._registrars) and self.status in _ELSEWHERE:
             self.index = (self.index + 1) % len(self._registrars)

@@ -1,4 +1,4 @@
-"""A change of a call that is up, asked for by us: hold, resume, session refresh (RFC 3261 14, 3311, 4028)."""
+"""Changes a call that is up, from this side: hold, resume, session refresh (RFC 3261 14, 3311, 4028)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ MAX_ATTEMPTS = 6
 class Change:
     """One re-INVITE or UPDATE and its repetitions after glare (491) or a longer session interval (422).
 
-    `hold`: what the call is to become; None refreshes the session as it is, by UPDATE without SDP where the
-    far end knows UPDATE, else by re-INVITE.
-    """
+    `hold`: the hold state to negotiate; None refreshes the session as it is, by UPDATE without SDP where the
+    far end allows UPDATE, else by re-INVITE."""
 
     def __init__(
         self, usage: InviteUsage, *, hold: bool | None, on_finished: Callable[[Change, float], None]
@@ -42,15 +41,15 @@ class Change:
 
     @property
     def method(self) -> str:
-        """UPDATE carries no offer of ours: it does for refreshes only."""
+        """UPDATE is sent without SDP, so for refreshes only."""
         return "UPDATE" if self._hold is None and self._usage.peer_updates else "INVITE"
 
     def start(self, now: float) -> None:
-        """Asks, for the first time or again."""
+        """Sends the request, for the first time or again."""
         if self._finished or not self._usage.confirmed:
             return
         if self._usage.changing or self._usage.negotiation.state is OfferState.OFFERED:
-            self._usage.arm("glare", now + self._glare_wait_s(), self.start)  # theirs came in between
+            self._usage.arm("glare", now + self._glare_wait_s(), self.start)  # crossed by the far end
             return
         self._attempts += 1
         method = self.method
@@ -64,7 +63,7 @@ class Change:
         self._client_request.send(request, self._dialog.next_hop(), self, now)
 
     def response_received(self, response: Response, now: float) -> None:
-        """Takes a response to the re-INVITE or UPDATE: it is agreed on, retried (491, 422), or refused."""
+        """Takes a response to the re-INVITE or UPDATE: accepted, retried (491, 422), or refused."""
         if response.status < 200:
             return
         if not self._finished:
@@ -75,7 +74,7 @@ class Change:
             self._refused(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Hangs up: without a response to a request within it the dialog is over (RFC 3261 12.2.1.2)."""
+        """Hangs up: a request within a dialog that gets no response ends the dialog (RFC 3261 12.2.1.2)."""
         if not self._finished:
             self._usage.change_outstanding = False
         if self._finish(408, now):
@@ -105,7 +104,7 @@ class Change:
         self._usage.arm_session(now)
 
     def _acknowledge(self) -> None:
-        """ACKs a 2xx, the same way each time it comes (13.2.2.4)."""
+        """Sends the ACK of a 2xx, the same ACK for each repetition (RFC 3261 13.2.2.4)."""
         if self._ack is None:
             assert self._client_request.transaction is not None
             self._ack = self._dialog.ack(self._client_request.transaction.request)
@@ -134,7 +133,8 @@ class Change:
             usage.arm_session(now)
 
     def _glare_wait_s(self) -> float:
-        """RFC 3261 14.1: the owner of the Call-ID waits longer, both in units of 10 ms."""
+        """Returns the wait after a 491 in seconds: longer for the owner of the Call-ID, in steps of 10 ms
+        (RFC 3261 14.1)."""
         first, last = (210, 400) if self._usage.outgoing else (0, 200)
         return self._usage.core.random.randint(first, last) / 100
 
@@ -150,7 +150,7 @@ class Change:
 
 
 class SessionChanges:
-    """The change of a call that is under way and the one that waits for it."""
+    """The change of a call that is under way, and the one that waits for it."""
 
     def __init__(self, usage: InviteUsage) -> None:
         self._usage = usage
@@ -158,7 +158,8 @@ class SessionChanges:
         self._waiting: Change | None = None
 
     def set_hold(self, hold: bool, now: float) -> None:
-        """Holds or resumes once nothing else is under way. Raises `LocalError` unless the call is up."""
+        """Starts a hold or resume once no other change is under way. Raises `LocalError` unless the call is
+        up."""
         if not self._usage.can_change:
             raise LocalError("only a call that is up can be held")
         if self._waiting is not None:
@@ -167,13 +168,13 @@ class SessionChanges:
         self.start_next(now)
 
     def refresh(self, now: float) -> None:
-        """Refreshes the session, unless a change does so."""
+        """Refreshes the session, unless a change is under way that does so."""
         if self._waiting is None and self._current is None:
             self._waiting = Change(self._usage, hold=None, on_finished=self._finished)
             self.start_next(now)
 
     def start_next(self, now: float) -> None:
-        """Starts the change that waits, once nothing else is under way."""
+        """Starts the waiting change, once no other is under way."""
         if self._waiting is None or self._current is not None or self._usage.accepting:
             return
         if self._usage.confirmed:

@@ -1,4 +1,4 @@
-"""Responses to INVITE that must arrive: our 2xx until its ACK, our reliable 1xx until its PRACK."""
+"""Retransmits responses to an INVITE: a 2xx until its ACK, a reliable 1xx until its PRACK."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from sip.transaction.transaction import ServerTransaction
 
 
 class ReliableResponse:
-    """Sends a response again and again, further and further apart, until it is acknowledged or given up.
+    """Retransmits a response at growing intervals until it is acknowledged or given up.
 
-    A 2xx: intervals T1 doubling to T2 (RFC 3261 13.3.1.4). A reliable 1xx: doubling without limit (RFC 3262
-    section 3, `ceiling_s` infinite). Both are given up after 64*T1.
-    """
+    A 2xx: intervals from T1 doubling to T2 (RFC 3261 13.3.1.4). A reliable 1xx: doubling without limit (RFC
+    3262 section 3, `ceiling_s` infinite). Both are given up after 64*T1."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class ReliableResponse:
         self._send(now)
 
     def stop(self) -> None:
-        """It was acknowledged, or does not matter any more. Idempotent."""
+        """Stops retransmitting, because the response was acknowledged or is obsolete. Idempotent."""
         for alarm in (self._next, self._end):
             if alarm is not None:
                 alarm.cancel()

@@ -1,7 +1,6 @@
-"""Session timers (RFC 4028): a call whose far end has silently died ends by itself.
+"""Session timers (RFC 4028): end a call whose far end has silently failed.
 
-Sans-IO arithmetic: headers in, headers out, and the two times at which something must be done.
-"""
+Sans-IO: reads and writes header fields, and computes when to refresh and when to hang up."""
 
 from __future__ import annotations
 
@@ -18,14 +17,15 @@ LONGEST_S = 86400
 
 @dataclass(frozen=True, slots=True)
 class SessionTimerSettings:
-    """`expires_s` is what we ask for (0: no session timer), `min_s` the shortest that we accept."""
+    """Session interval of a trunk: `expires_s` is requested (0: no session timer), `min_s` is the shortest
+    accepted."""
 
     expires_s: int = 1800
     min_s: int = ABSOLUTE_MIN_S
 
 
 class SessionTimer:
-    """The session interval of one call and who refreshes it."""
+    """The session interval of one call, and which side refreshes it."""
 
     def __init__(self, settings: SessionTimerSettings) -> None:
         self._min_s = settings.min_s
@@ -40,18 +40,20 @@ class SessionTimer:
 
     @property
     def refresh_at(self) -> float | None:
-        """When we must refresh: half of the interval has passed (section 10). None: not our turn."""
+        """When this side must refresh: after half of the interval (RFC 4028 section 10). None: the far end
+        refreshes."""
         return self._refreshed_at + self.interval_s / 2 if self.running and self.we_refresh else None
 
     @property
     def expires_at(self) -> float | None:
-        """When the session is given up: BYE a little before the interval is over (section 10)."""
+        """When to send BYE: a little before the interval is over (RFC 4028 section 10)."""
         if not self.running:
             return None
         return self._refreshed_at + self.interval_s - min(32, self.interval_s / 3)
 
     def ask(self, headers: Headers) -> None:
-        """Writes what a session refresh request of ours says; the first one leaves the refresher open."""
+        """Writes Session-Expires and Min-SE of a session refresh request; the first one leaves the refresher
+        open."""
         interval_s = self.interval_s or self._asked_s
         if not interval_s:
             return
@@ -63,7 +65,8 @@ class SessionTimer:
             headers.set("Min-SE", str(self._min_s))
 
     def too_brief(self, response: Response) -> bool:
-        """A 422 came: takes its Min-SE as ours. False: asking again would be no different."""
+        """Takes the Min-SE of a 422. False: the interval cannot be raised to it, so a retry would fail the
+        same way."""
         minimum_s = delta_seconds(response.headers.get("Min-SE")) or 0
         if not self._asked_s < minimum_s <= LONGEST_S:
             return False
@@ -72,10 +75,11 @@ class SessionTimer:
         return True
 
     def agreed(self, response: Response, now: float) -> None:
-        """The 2xx to our request says what holds; without Session-Expires nothing does (section 7.2)."""
+        """Takes the interval of the 2xx to a session refresh request; without Session-Expires only this side
+        may refresh (RFC 4028 section 7.2)."""
         value = response.headers.get("Session-Expires")
         if value is None:
-            # The far end does not know session timers: we may still refresh on our own, to find out.
+            # The far end does not support session timers: refreshes of this side still detect a failure.
             self.interval_s, self.we_refresh = self._asked_s, True
         else:
             interval_s, refresher = session_expires(value)
@@ -84,7 +88,7 @@ class SessionTimer:
         self._refreshed_at = now
 
     def refusal(self, request: Request) -> int | None:
-        """The Min-SE to answer with 422, where their interval is shorter than ours may be. Raises
+        """Returns the Min-SE to answer with 422, where the requested interval is too short. Raises
         `MalformedMessage`."""
         value = request.headers.get("Session-Expires")
         if value is None:
@@ -93,7 +97,7 @@ class SessionTimer:
         return self._min_s if too_brief and "timer" in request.supported else None
 
     def answer(self, request: Request, headers: Headers, now: float) -> None:
-        """Writes what our 2xx to their session refresh request says (section 9)."""
+        """Writes Session-Expires of the 2xx to a session refresh request (RFC 4028 section 9)."""
         theirs_s, refresher = session_expires(request.headers.get("Session-Expires") or "0")
         minimum_s = delta_seconds(request.headers.get("Min-SE")) or 0
         ours_s = max(self._asked_s, minimum_s) if self._asked_s else theirs_s
@@ -110,7 +114,7 @@ class SessionTimer:
 
 
 def session_expires(value: str) -> tuple[int, str]:
-    """Session-Expires as (seconds, refresher: "uac", "uas" or ""). Raises `MalformedMessage`."""
+    """Parses Session-Expires as (seconds, refresher: "uac", "uas" or ""). Raises `MalformedMessage`."""
     number, _, params = value.partition(";")
     seconds = delta_seconds(number)
     if seconds is None:
@@ -122,7 +126,7 @@ _SECONDS = re.compile(r"\s*([0-9]+)\s*(?:[;(].*)?", re.DOTALL)
 
 
 def delta_seconds(value: str | None) -> int | None:
-    """delta-seconds; parameters and comments ("120 (busy)", RFC 3261 20.33) are dropped. None where there is
-    no such number; beyond 2**32 - 1 it is that."""
+    """Parses delta-seconds, without parameters and comments ("120 (busy)", RFC 3261 20.33); at most 2**32 -
+    1. None where there is no such number."""
     match = _SECONDS.fullmatch(value or "")
     return min(int(match[1][:12]), 2**32 - 1) if match is not None else None

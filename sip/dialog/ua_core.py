@@ -1,4 +1,4 @@
-"""What the users of transactions (calls, registrations) need of the stack below them."""
+"""The interface of the stack to the users of transactions (calls, registrations)."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ SUPPORTED_TAGS = frozenset({"100rel", "timer"})
 
 
 class Core(Protocol):
-    """`sip.stack.stack.Stack`, as seen from above."""
+    """`sip.stack.stack.Stack`, as calls and registrations use it."""
 
     clock: Clock
     user_agent: str
     random: Random
 
     def token(self) -> str:
-        """A new unguessable token: tags, branches, Call-IDs."""
+        """Returns a new unguessable token for tags, branches and Call-IDs."""
 
     def contact(self, hop: Hop, user: str = "") -> str:
-        """The Contact value under which the other end of `hop` reaches us."""
+        """Returns the Contact value under which the other end of `hop` reaches this stack."""
 
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
-        """Puts a Via on top and sends `request` in a transaction of its own."""
+        """Puts a Via on top and sends `request` in a new transaction."""
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
-        """Sends the CANCEL of an INVITE that a provisional response has come for (RFC 3261 9.1)."""
+        """Sends the CANCEL of an INVITE that has had a provisional response (RFC 3261 9.1)."""
 
     def send_ack(self, ack: Request, hop: Hop) -> None:
-        """Sends the ACK of a 2xx; the first time a Via is put on top, which repetitions keep."""
+        """Sends the ACK of a 2xx. The first transmission puts a Via on top, which repetitions keep."""
 
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
-        """Sends `data` to `hop`; a failure comes back to the transaction `key`, as in
+        """Sends `data` to `hop`; a failure is reported to the transaction `key`, as in
         `sip.transaction.transaction.Wire`."""
 
     def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
-        """Requests within `dialog` go to `user` from now on."""
+        """Delivers requests within `dialog` to `user` from now on."""
 
     def close_dialog(self, dialog: DialogId) -> None:
-        """Nobody answers for `dialog` any more; idempotent."""
+        """Stops delivering requests within `dialog`; idempotent."""
 
     def emit(self, event: Event) -> None:
-        """Hands `event` to the application."""
+        """Emits `event` to the application."""
 
     def reply(
         self,

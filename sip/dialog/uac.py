@@ -1,10 +1,8 @@
-"""Calling somebody: an INVITE from its first transmission to the 2xx that brings it up, or the end of it.
+"""Places a call: an INVITE from its first transmission to the 2xx, or to its end.
 
-What can happen on the way: digest challenges (`ClientRequest`), a session interval too short (422), a server
-that cannot take it (503, transport error: the next of the trunk's addresses), forks that ring together,
-provisional responses to be acknowledged (RFC 3262), a 2xx that crosses our CANCEL, and the 2xx of a fork that
-lost the race (`Forks`).
-"""
+Handles digest challenges (`ClientRequest`), a session interval too short (422), a server that cannot take the
+call (503, transport error: the next of the trunk's addresses), forks (`Forks`), reliable provisional
+responses (RFC 3262), a 2xx that crosses a CANCEL, and the 2xx of a second fork."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ from sip.transaction.transaction import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Who calls whom by which way. `targets` are tried in order; the first is also what To says."""
+    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI."""
 
     targets: Sequence[Uri]
     caller: NameAddr
@@ -48,7 +46,7 @@ class Invitation:
 
 
 class OutgoingInvite(Invite):
-    """A call that we place."""
+    """A call that this side places."""
 
     def __init__(
         self, core: Core, settings: InviteSettings, invitation: Invitation, capabilities: Capabilities
@@ -63,7 +61,7 @@ class OutgoingInvite(Invite):
         self._forks = Forks(self.usage)
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
-        self._unsent = False  # the INVITE was refused an address
+        self._unsent = False  # the address of the last target was closed to the trunk
         self._client_request = ClientRequest(
             core, next_cseq=self._next_cseq, authorizer=self.usage.authorizer
         )
@@ -71,12 +69,13 @@ class OutgoingInvite(Invite):
     # Verbs ------------------------------------------------------------------------------------------------
 
     def dial(self, now: float) -> None:
-        """Sends the INVITE with our offer, and begins to wait for `ring_timeout_s`."""
+        """Sends the INVITE with an offer, and starts the timer of `ring_timeout_s`."""
         self.usage.arm("ring", now + self.usage.settings.ring_timeout_s, self._rang_out)
         self._send_invite(self.usage.negotiation.offer(), now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Before an answer: CANCEL, as soon as a provisional response allows it (RFC 3261 9.1)."""
+        """Cancels before the answer: CANCEL, as soon as a provisional response allows it (RFC 3261 9.1).
+        Later hangs up."""
         if self.usage.state is not InviteState.INVITING:
             super().hang_up(now, cause=cause)
         elif self._given_up is None:
@@ -84,7 +83,7 @@ class OutgoingInvite(Invite):
             if self._rings:
                 self._send_cancel(now)
 
-    # What comes back --------------------------------------------------------------------------------------
+    # Responses --------------------------------------------------------------------------------------------
 
     def response_received(self, response: Response, now: float) -> None:
         """Takes a response to the INVITE: progress, answer or refusal."""
@@ -97,8 +96,9 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Ends the call, or dials the next target. Only what certainly never arrived is sent elsewhere: an
-        INVITE that nobody answered may be ringing all the same, and nobody is called twice."""
+        """Ends the call, or dials the next target where the transport failed. Only an INVITE that certainly
+        never arrived is sent elsewhere: one without a response may ring all the same, and nobody is called
+        twice."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
         cancelled = self._given_up is HangupCause.CANCELLED
@@ -107,8 +107,8 @@ class OutgoingInvite(Invite):
         self.usage.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
-        """Notes that `address` is closed to the trunk. An INVITE that was refused an address may still go to
-        the next target; later the call ends."""
+        """Notes that `address` is closed to the trunk. Before ringing, the INVITE may still go to the next
+        target; later the call ends."""
         if self.usage.state is InviteState.INVITING and not self._rings:
             self._unsent = True
             self.usage.refusals.note(address)
@@ -116,7 +116,7 @@ class OutgoingInvite(Invite):
             super().address_refused(address, now)
 
     def closing(self, now: float) -> None:
-        """Closes the call's dialogs. An INVITE without a final response is given up after `GIVE_UP_S`."""
+        """Closes the call's dialogs. An INVITE without a final response is abandoned after `GIVE_UP_S`."""
         super().closing(now)
         self._forks.close()
         transaction = self._client_request.transaction
@@ -124,12 +124,13 @@ class OutgoingInvite(Invite):
             self.usage.core.clock.at(now + GIVE_UP_S, transaction.abandon)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """A BYE may overtake the 2xx that it ends, which is then acknowledged and declined."""
+        """Answers a BYE, which may overtake the 2xx of its call; that 2xx is then acknowledged and
+        declined."""
         if self.usage.state is InviteState.INVITING and self._given_up is None:
             self._given_up = HangupCause.NORMAL
         super().bye_received(transaction, now)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _transaction(self) -> ClientTransaction:
@@ -137,8 +138,7 @@ class OutgoingInvite(Invite):
         return self._client_request.transaction
 
     def _unusable(self, error: RemoteError, now: float) -> None:
-        """Ends the call whose answer cannot be used. A call that was given up ends for the reason that it
-        was given up for."""
+        """Ends the call whose answer cannot be used. A call that was given up keeps its first cause."""
         if self._given_up is None:
             self.usage.refusals.note_error(error)
             self.hang_up(now, cause=cause_of_answer(error))
@@ -205,8 +205,8 @@ class OutgoingInvite(Invite):
         self.usage.core.emit(InviteProgressed(self.usage.dialog_set, response.status, early_media))
 
     def _early_media(self, response: Response, now: float, *, reliable: bool) -> bool:
-        """Takes the answer in a provisional response, if there is one; a broken one is none. In a reliable
-        one it is the final answer of that fork (RFC 3262 section 5): no other follows it."""
+        """Takes the SDP answer of a provisional response, if there is a valid one. In a reliable response it
+        is the final answer of that fork (RFC 3262 section 5): no other follows."""
         try:
             body = session_description(response)
             if not body:

@@ -1,4 +1,4 @@
-"""Being called: an INVITE of somebody else's from its arrival to the ACK of our 2xx, or the end of it."""
+"""Takes a call: an INVITE from its arrival to the ACK of its 2xx, or to its end."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.transaction import ServerTransaction
 
 DECIDE_S = 180.0
-"""How long the application may leave a call unanswered (timer C of proxies, RFC 3261 16.6)."""
+"""Seconds that the application may leave a call unanswered (timer C of proxies, RFC 3261 16.6)."""
 KEEP_RINGING_S = 60.0
-"""A provisional response every minute keeps proxies from giving up (RFC 3261 13.3.1.1)."""
+"""Seconds between provisional responses, so that proxies do not give up (RFC 3261 13.3.1.1)."""
 
 
 class IncomingInvite(Invite):
-    """A call that somebody places to us.
+    """A call that the far end places.
 
-    First `describe` with what we can speak, then `ring` as often as wanted, then `accept` or `reject`.
-    """
+    Call `describe` with the local capabilities, then `ring` as often as wanted, then `accept` or `reject`."""
 
     def __init__(self, core: Core, settings: InviteSettings, transaction: ServerTransaction) -> None:
         request = transaction.request
@@ -46,19 +45,21 @@ class IncomingInvite(Invite):
         self._answer = b""
         self._answer_sent = False
         self._rseq = core.random.randint(1, 2**31 - 1)
-        self._insisting: ReliableResponse | None = None  # a reliable provisional response without its PRACK
+        self._reliable_response: ReliableResponse | None = (
+            None  # a reliable provisional response without its PRACK
+        )
         self._accept_wanted = False
         core.open_dialog(dialog, self)
 
     @property
     def answer_due(self) -> bool:
-        """Whether their offer has not been answered yet."""
+        """Whether the offer of the far end has not been answered yet."""
         return self.usage.state is InviteState.INVITED and not self._answer_sent
 
     # Verbs ------------------------------------------------------------------------------------------------
 
     def describe(self, capabilities: Capabilities, now: float) -> bool:
-        """Reads their offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
+        """Reads the offer. False: it cannot be answered and the call has ended (488, 415, 422, 400)."""
         request = self.transaction.request
         self.usage.arm("unanswered", now + DECIDE_S, self._undecided)
         negotiation = self.usage.describe(capabilities)
@@ -78,12 +79,12 @@ class IncomingInvite(Invite):
         return True
 
     def ring(self, now: float, *, early_media: bool = False) -> None:
-        """180, or 183 with a description of our media so that we can be heard before the answer.
+        """Sends 180, or 183 with SDP so that the callee can be heard before the answer.
 
-        An INVITE without an offer can have early media only where 100rel carries offer and answer.
-        """
+        An INVITE without an offer can have early media only where 100rel carries offer and answer. Raises
+        `LocalError` after the answer."""
         self._require(InviteState.INVITED)
-        if self._insisting is not None:
+        if self._reliable_response is not None:
             return  # one reliable response at a time (RFC 3262 section 3)
         early_media = early_media and (not self.late_offer or self._reliable)
         self._provisional(183 if early_media else 180, early_media, now)
@@ -91,9 +92,10 @@ class IncomingInvite(Invite):
             self.usage.tell_plan()
 
     def accept(self, now: float) -> None:
-        """200; once an unacknowledged reliable provisional response has had its PRACK."""
+        """Sends 200; after the PRACK of a reliable provisional response that has none yet. Raises
+        `LocalError` after the answer."""
         self._require(InviteState.INVITED)
-        if self._insisting is not None:
+        if self._reliable_response is not None:
             self._accept_wanted = True
             return
         offers = self.late_offer and not self._answer_sent
@@ -117,23 +119,23 @@ class IncomingInvite(Invite):
         self.usage.finish(cause or cause_of(code), code, "local", now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Before our answer: 480, or 503 when this server stops."""
+        """Refuses before the answer with 480, or with 503 when this server stops; later hangs up."""
         if self.usage.state is InviteState.INVITED:
             shutdown = cause is HangupCause.SHUTDOWN
             self.reject(503 if shutdown else 480, now, cause=cause if shutdown else HangupCause.CANCELLED)
         else:
             super().hang_up(now, cause=cause)
 
-    # What arrives -----------------------------------------------------------------------------------------
+    # Requests of the far end ------------------------------------------------------------------------------
 
     def cancelled(self, now: float) -> None:
-        """Their CANCEL; too late once we have answered (RFC 3261 9.2)."""
+        """Answers the INVITE with 487 after a CANCEL, unless the call was answered already (RFC 3261 9.2)."""
         if self.usage.state is InviteState.INVITED:
             self._respond(487, now)
             self.usage.finish(HangupCause.CANCELLED, 487, "remote", now)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """They hang up, possibly before we have answered (RFC 3261 15.1.2)."""
+        """Answers a BYE, possibly before the call was answered (RFC 3261 15.1.2)."""
         if self.usage.state is InviteState.INVITED:
             self.usage.core.reply(transaction, 200, now)
             self.cancelled(now)
@@ -141,15 +143,15 @@ class IncomingInvite(Invite):
             super().bye_received(transaction, now)
 
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
-        """Acknowledges our reliable provisional response, possibly with the answer to a late offer."""
+        """Takes the PRACK of a reliable provisional response, possibly with the answer to a late offer."""
         rack = (transaction.request.header("RAck") or "").split()
-        insisting = self._insisting
+        reliable_response = self._reliable_response
         cseq = self.transaction.request.cseq
-        if insisting is None or rack != [str(self._rseq), str(cseq.number), cseq.method]:
+        if reliable_response is None or rack != [str(self._rseq), str(cseq.number), cseq.method]:
             super().prack_received(transaction, now)
             return
-        insisting.stop()
-        self._insisting = None
+        reliable_response.stop()
+        self._reliable_response = None
         try:
             body = session_description(transaction.request)
             if self.late_offer and self._answer_sent and self.usage.negotiation.settle(body) is not None:
@@ -162,7 +164,7 @@ class IncomingInvite(Invite):
         if self._accept_wanted:
             self.accept(now)
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _reliable(self) -> bool:
@@ -192,14 +194,14 @@ class IncomingInvite(Invite):
             self._rseq += 1
             response.headers.add("Require", "100rel")
             response.headers.add("RSeq", str(self._rseq))
-            self._insisting = ReliableResponse(
+            self._reliable_response = ReliableResponse(
                 self.usage.core.clock,
                 self.transaction,
                 response,
                 ceiling_s=UNLIMITED_S,
                 on_give_up=self._never_acknowledged_provisional,
             )
-            self._insisting.start(now)
+            self._reliable_response.start(now)
             return
         self.transaction.respond(response, now)
         self.usage.arm(
@@ -210,23 +212,23 @@ class IncomingInvite(Invite):
         self.reject(480, now)
 
     def _never_acknowledged_provisional(self, now: float) -> None:
-        """RFC 3262 section 3: reject with a 5xx."""
+        """Rejects with a 5xx, as no PRACK came (RFC 3262 section 3)."""
         if self.usage.state is InviteState.INVITED:
             self._respond(504, now)
             self.usage.finish(HangupCause.NO_ACK, 504, "local", now)
 
     def _respond(self, status: int, now: float, *, headers: tuple[tuple[str, str], ...] = ()) -> None:
         assert self.usage.dialog is not None
-        if self._insisting is not None:
-            self._insisting.stop()
-            self._insisting = None
+        if self._reliable_response is not None:
+            self._reliable_response.stop()
+            self._reliable_response = None
         self.usage.core.reply(
             self.transaction, status, now, headers=headers, to_tag=self.usage.dialog.local.tag
         )
 
 
 def _cause_of_offer(error: RemoteError) -> HangupCause:
-    """Why a call ended whose offer we cannot answer."""
+    """Returns the hangup cause of a call whose offer cannot be answered."""
     if isinstance(error, MediaRefused):
         return HangupCause.ADDRESS_REFUSED
     return HangupCause.REMOTE_ERROR if isinstance(error, MalformedMessage) else cause_of(error.code)

@@ -1,8 +1,7 @@
-"""The INVITE usage of a dialog (RFC 5057): what the parts of a call share, whoever called.
+"""The INVITE usage of a dialog (RFC 5057): the state that all parts of a call share.
 
-`InviteUsage` is told by the two roles (`sip.dialog.uac`, `sip.dialog.uas`) how the call comes up; changes
-(`sip.dialog.reinvite`) and requests of the far end (`sip.dialog.in_dialog`) work on it while it is up.
-"""
+The two roles (`sip.dialog.uac`, `sip.dialog.uas`) set up the call in `InviteUsage`; changes
+(`sip.dialog.reinvite`) and requests of the far end (`sip.dialog.in_dialog`) use it while the call is up."""
 
 from __future__ import annotations
 
@@ -34,16 +33,16 @@ from sip.transaction.transaction import FireAndForget, ServerTransaction
 class InviteState(StrEnum):
     """States of an INVITE dialog usage (RFC 5057), from the first INVITE to the end."""
 
-    INVITING = "inviting"  # ours is out, no final response
-    INVITED = "invited"  # theirs is in, no final response
-    ACCEPTED = "accepted"  # our 2xx is out, not acknowledged
+    INVITING = "inviting"  # INVITE sent, no final response
+    INVITED = "invited"  # INVITE received, no final response
+    ACCEPTED = "accepted"  # 2xx sent, not acknowledged
     CONFIRMED = "confirmed"  # acknowledged: the call is up
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteSettings:
-    """What a trunk says about its calls; see `sip.trunk.TrunkSettings`. `egress`: what they may send to."""
+    """Settings of a trunk for its calls (`sip.trunk.TrunkSettings`). `egress`: where its calls may send."""
 
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
@@ -56,8 +55,8 @@ class InviteSettings:
 
 
 class EgressRefusals:
-    """What a call was not allowed to send to, told to `core`. It outlives the call, whose BYE may be what was
-    not sent, and does not keep it. `name` is the call's in logs."""
+    """Reports the addresses that a call was not allowed to send to. It outlives the call, whose BYE may be
+    the message not sent, and does not refer to the call. `name` is the call's id in logs."""
 
     def __init__(self, core: Core, dialog_set: DialogSetId) -> None:
         self.name = ""
@@ -66,46 +65,45 @@ class EgressRefusals:
         self._count = 0
 
     def note(self, address: str, now: float = 0.0) -> None:
-        """`address`, which the far end or the trunk named, is not sent to."""
+        """Reports that nothing is sent to `address`, which the far end or the trunk named."""
         self._count += 1
         self._core.emit(AddressRefused(self.name, self._dialog_set, address, self._count == 1))
 
     def note_error(self, error: RemoteError) -> None:
-        """Notes the address in a session description that was refused for it."""
+        """Reports the refused address of a session description."""
         if isinstance(error, MediaRefused):
             self.note(error.address)
 
 
 class InviteRole(Protocol):
-    """What the caller and the called do differently."""
+    """The part of a call in which caller and callee differ."""
 
     usage: InviteUsage
 
     @property
     def answer_due(self) -> bool:
-        """Whether an offer of theirs has not been answered yet."""
+        """Whether an offer of the far end has not been answered yet."""
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """The far end hangs up."""
+        """Answers a BYE and ends the call."""
 
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
-        """The far end acknowledges a provisional response."""
+        """Answers a PRACK of the far end."""
 
     def session_due(self, now: float) -> None:
-        """The session must be refreshed, or has expired (RFC 4028 section 10)."""
+        """Refreshes the session, or hangs up once it has expired (RFC 4028 section 10)."""
 
     def closing(self, now: float) -> None:
-        """The call is over: changes under way are abandoned, dialogs closed."""
+        """Abandons changes under way and closes dialogs, because the call is over."""
 
 
 class InviteUsage:
-    """State that the parts of one call share, and what they do with it. Times come in as `now`; what comes of
-    them goes to `core`. `role` is set until the end of the call.
+    """State that the parts of one call share, and the actions on it. Times are passed in as `now`; messages
+    and events go to `core`. `role` is set until the end of the call.
 
-    `definite`: the far end has given a final response to our INVITE. `peer_updates`: it knows UPDATE.
-    `offered_late`: our 2xx carried the offer. `change_outstanding`: a re-INVITE or UPDATE of ours has not
-    been answered.
-    """
+    `definite`: the far end has given a final response to the INVITE of this side. `peer_updates`: the far end
+    allows UPDATE. `offered_late`: the 2xx of this side carried the offer. `change_outstanding`: a re-INVITE
+    or UPDATE of this side has not been answered."""
 
     def __init__(
         self, core: Core, settings: InviteSettings, dialog_set: DialogSetId, *, outgoing: bool, peer: str = ""
@@ -131,14 +129,14 @@ class InviteUsage:
         self.change_outstanding = False
         self._media: OfferAnswer | None = None
         self._alarms: dict[str, Alarm] = {}
-        self._accepted: ReliableResponse | None = None  # our 2xx, until it is acknowledged
-        self._goodbye: HangupCause | None = None  # hung up before the ACK came
+        self._accepted: ReliableResponse | None = None  # the 2xx of this side, until it is acknowledged
+        self._goodbye: HangupCause | None = None  # hung up before the ACK
 
-    # What is so -------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------
 
     @property
     def negotiation(self) -> OfferAnswer:
-        """Raises `LocalError` before the call knows what it can speak."""
+        """Offer and answer of the call. Raises `LocalError` before `describe`."""
         if self._media is None:
             raise LocalError("the call has no media yet")
         return self._media
@@ -158,37 +156,37 @@ class InviteUsage:
 
     @property
     def accepting(self) -> bool:
-        """Whether a 2xx of ours to an INVITE has not been acknowledged."""
+        """Whether a 2xx of this side to an INVITE has not been acknowledged."""
         return self._accepted is not None
 
     @property
     def changing(self) -> bool:
-        """Whether an INVITE or UPDATE is under way on either side within the call."""
+        """Whether an INVITE or UPDATE of either side is under way within the call."""
         return self.change_outstanding or self.accepting
 
     @property
     def can_change(self) -> bool:
-        """Whether the call is up, or will be with the ACK of our 2xx, and has not been hung up."""
+        """Whether the call is up, or will be with the ACK of the 2xx, and has not been hung up."""
         up = self.state in (InviteState.CONFIRMED, InviteState.ACCEPTED)
         return up and self._goodbye is None
 
     # Media ------------------------------------------------------------------------------------------------
 
     def describe(self, capabilities: Capabilities) -> OfferAnswer:
-        """Says what the call can speak."""
+        """Sets the local capabilities of the call."""
         self._media = OfferAnswer(capabilities)
         return self._media
 
     def tell_plan(self) -> None:
-        """Tells what media is agreed on, if any is."""
+        """Emits the negotiated media, if there is any."""
         plan = self.negotiation.plan
         if plan is not None:
             self.core.emit(MediaAgreed(self.dialog_set, plan))
 
-    # Requests and responses of ours -----------------------------------------------------------------------
+    # Requests and responses sent --------------------------------------------------------------------------
 
     def introduce(self, headers: Headers) -> None:
-        """Adds who we are and what we can do."""
+        """Adds Allow, Supported and User-Agent."""
         headers.add("Allow", ALLOW)
         tags = SUPPORTED_TAGS if self.settings.reliable_provisional else SUPPORTED_TAGS - {"100rel"}
         headers.add("Supported", ", ".join(sorted(tags)))
@@ -196,12 +194,12 @@ class InviteUsage:
             headers.add("User-Agent", self.core.user_agent)
 
     def send_and_forget(self, dialog: Dialog, request: Request, now: float) -> None:
-        """Sends a request within `dialog` whose answer changes nothing, challenges excepted."""
+        """Sends a request within `dialog` whose response changes nothing; challenges are answered."""
         client = ClientRequest(self.core, next_cseq=dialog.next_cseq, authorizer=self.authorizer)
         client.send(request, dialog.next_hop(), FireAndForget(), now)
 
     def accept_with(self, transaction: ServerTransaction, body: bytes, now: float) -> None:
-        """Sends our 2xx to an INVITE and insists on its ACK."""
+        """Sends a 2xx to an INVITE and retransmits it until its ACK."""
         assert self.dialog is not None
         headers = [("Contact", self.dialog.contact)]
         response = response_to(transaction.request, 200, to_tag=self.dialog.local.tag, headers=headers)
@@ -216,7 +214,7 @@ class InviteUsage:
         self.arm_session(now)
 
     def ack_received(self, ack: Request, now: float) -> None:
-        """The ACK of a 2xx of ours; repeated ones and those of nothing are ignored."""
+        """Takes the ACK of a 2xx; repeated and unexpected ones are ignored."""
         if self._accepted is None or ack.cseq.number != self._accepted.cseq:
             return
         self._accepted.stop()
@@ -229,13 +227,14 @@ class InviteUsage:
             self.hang_up(now, cause=self._goodbye)
 
     def _never_acknowledged(self, now: float) -> None:
-        """RFC 3261 13.3.1.4: the session is confirmed all the same, and should be ended."""
+        """Hangs up, as no ACK came: the session counts as confirmed and should be ended (RFC 3261
+        13.3.1.4)."""
         self._accepted = None
         self.state = InviteState.CONFIRMED
         self.hang_up(now, cause=HangupCause.NO_ACK)
 
     def _take_late_answer(self, ack: Request, now: float) -> bool:
-        """False: it cannot be used, and the call has ended."""
+        """Takes the answer in the ACK. False: the answer cannot be used, and the call has ended."""
         self.offered_late = False
         try:
             plan = self.negotiation.settle(session_description(ack))
@@ -249,7 +248,7 @@ class InviteUsage:
     # Timers -----------------------------------------------------------------------------------------------
 
     def arm(self, name: str, when: float, call: Callable[[float], None]) -> None:
-        """Arms the alarm `name`, in the place of an earlier one. All are disarmed when the call ends."""
+        """Arms the alarm `name`, in place of an earlier one. All alarms are disarmed when the call ends."""
         self.disarm(name)
         if not self.ended:
             self._alarms[name] = self.core.clock.at(when, call)
@@ -260,7 +259,7 @@ class InviteUsage:
             alarm.cancel()
 
     def arm_session(self, now: float) -> None:
-        """Looks at the session timer again after it was refreshed, or a refresh failed."""
+        """Arms the session timer again after a refresh, or a failed refresh."""
         due = [at for at in (self.session.refresh_at, self.session.expires_at) if at is not None and at > now]
         if due and self.role is not None:
             self.arm("session", min(due), self.role.session_due)
@@ -270,7 +269,8 @@ class InviteUsage:
     # The end ----------------------------------------------------------------------------------------------
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
-        """Ends a call that is up, after the ACK of our 2xx if that is out; nothing in any other state."""
+        """Sends BYE where the call is up, after the ACK where the 2xx has none yet; does nothing in other
+        states."""
         if self.state is InviteState.CONFIRMED:
             assert self.dialog is not None
             bye = self.dialog.request("BYE")
@@ -281,18 +281,18 @@ class InviteUsage:
             self._goodbye = cause  # RFC 3261 15: no BYE before the ACK
 
     def unusable(self, error: RemoteError, now: float) -> None:
-        """Their answer to our offer cannot be used: a call that is up ends."""
+        """Ends a call that is up, because the answer to an offer cannot be used."""
         self.refusals.note_error(error)
         self.hang_up(now, cause=cause_of_answer(error))
 
     def finish(
         self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
     ) -> None:
-        """The call is over, without a word: nothing stays behind but the transactions that run out."""
+        """Ends the call without sending anything; only transactions that run out remain."""
         if self.ended:
             return
         self.state = InviteState.ENDED
-        self.egress.refused = self.refusals.note  # what is still to be sent does not keep the call
+        self.egress.refused = self.refusals.note  # messages still to be sent do not keep the call alive
         for name in list(self._alarms):
             self.disarm(name)
         if self._accepted is not None:

@@ -1,1 +1,1 @@
-"""SIP messages on the wire (RFC 3261 §7, §25)."""
+"""Parses SIP messages (RFC 3261 sections 7 and 25)."""

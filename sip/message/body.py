@@ -1,4 +1,4 @@
-"""What the bodies of requests hold for us: session descriptions, also inside multipart, and DTMF in INFO."""
+"""Reads the bodies of requests: session descriptions, also inside multipart, and DTMF in INFO."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_PARTS = 16
 
 
 class UnsupportedBody(RemoteError):
-    """A body that we cannot read: answer 415 and say what we accept."""
+    """A body of a type that is not supported: answer 415 with `accept` in Accept."""
 
     def __init__(self, message: str, *, accept: str) -> None:
         super().__init__(message, 415)
@@ -26,10 +26,10 @@ class UnsupportedBody(RemoteError):
 
 
 def session_description(message: Request | Response) -> bytes:
-    """The SDP of a message, b"" for none. Carriers wrap it in multipart/mixed beside ISUP (RFC 3204, SIP-I).
+    """Returns the SDP of a message, b"" for none. Carriers wrap SDP in multipart/mixed beside ISUP (RFC 3204,
+    SIP-I).
 
-    Raises `UnsupportedBody` for any other type and for a compressed body.
-    """
+    Raises `UnsupportedBody` for any other type and for a compressed body."""
     if not message.body:
         return b""
     encoding = (message.header("Content-Encoding") or "identity").strip().lower()
@@ -59,11 +59,10 @@ def _within_multipart(message: Request | Response) -> bytes | None:
 
 
 def info_digit(request: Request) -> str | None:
-    """The DTMF digit of an INFO, None for an INFO that carries nothing (a keep-alive).
+    """Returns the DTMF digit of an INFO, None for an INFO without a body (a keep-alive).
 
-    Reads application/dtmf-relay ("Signal=5", as Cisco has it) and application/dtmf ("5"). Raises
-    `UnsupportedBody` for other types, `RemoteError` 400 for a digit that there is none of.
-    """
+    Reads application/dtmf-relay ("Signal=5", as Cisco writes it) and application/dtmf ("5"). Raises
+    `UnsupportedBody` for other types, `RemoteError` 400 for a body without a valid digit."""
     if not request.body.strip():
         return None
     text = request.body[:256].decode("ascii", "replace")

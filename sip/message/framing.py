@@ -1,4 +1,4 @@
-"""SIP over a stream: where one message ends and the next begins (RFC 3261 18.3, RFC 5626 3.5.1)."""
+"""Splits a byte stream into SIP messages (RFC 3261 18.3, RFC 5626 3.5.1)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ _LENGTH = re.compile(rb"0*([0-9]{1,9})[ \t]*")
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """The peer sent a ping between two messages; answer `PONG` (RFC 5626)."""
+    """The peer sent a ping (CRLF CRLF) between two messages; answer `PONG` (RFC 5626)."""
 
 
 def is_keepalive(datagram: bytes) -> bool:
-    """True for a datagram that only keeps a NAT binding open: line breaks, or zero bytes."""
+    """Whether a datagram only keeps a NAT binding open: line breaks, or zero bytes."""
     return not datagram.strip(b"\r\n\0")
 
 
 class StreamParser:
-    """Cuts the bytes of one connection into messages.
+    """Splits the bytes of one connection into messages.
 
-    Holds at most one head and one body of `MAX_MESSAGE` bytes each. Once the place where the next message
-    starts is lost (no Content-Length, or a message beyond the limits) the stream is `broken`: what was
-    found is reported with the status to answer with, and every later byte is ignored. Close it then.
-    """
+    Holds at most one head and one body of `MAX_MESSAGE` bytes each. Where the start of the next message
+    cannot be found (no Content-Length, or a message beyond the limits) the stream is `broken`: the fault is
+    returned with the status to answer with, and every later byte is ignored. Close the connection then."""
 
     __slots__ = ("_buffer", "_scanned", "broken")
 
@@ -44,8 +43,8 @@ class StreamParser:
         self.broken = False
 
     def receive(self, data: bytes) -> list[Request | Response | MalformedMessage | KeepAlive]:
-        """Takes bytes, gives what they completed, in order. MalformedMessage is returned, not raised: a
-        broken message in a sound frame leaves the stream usable."""
+        """Takes bytes, returns the messages that these completed, in order. MalformedMessage is returned, not
+        raised: a malformed message in a sound frame leaves the stream usable."""
         found: list[Request | Response | MalformedMessage | KeepAlive] = []
         if self.broken:
             return found
@@ -71,11 +70,11 @@ class StreamParser:
         return self._message(end)
 
     def _pinged(self) -> bool:
-        """Drops line breaks before a message; True where they were a ping. A run of pings counts as one, so
-        that a flood of them is not answered with a flood."""
+        """Drops line breaks before a message; True where these were a ping. A run of pings counts as one, so
+        that a flood of pings is not answered with a flood."""
         blank = len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))
         if blank == len(self._buffer) and blank < len(PING):
-            return False  # the rest of a ping may be under way
+            return False  # the rest of a ping may follow
         pinged = self._buffer.startswith(PING)
         del self._buffer[:blank]
         return pinged
@@ -109,7 +108,7 @@ class StreamParser:
 
 
 def _content_length(head: bytes) -> int | None:
-    """The one length that every Content-Length line agrees on, or None."""
+    """Returns the length on which all Content-Length lines agree, else None."""
     values = [_LENGTH.fullmatch(match[1]) for match in _CONTENT_LENGTH.finditer(head)]
     lengths = {int(value[1]) if value else -1 for value in values}
     return lengths.pop() if len(lengths) == 1 and -1 not in lengths else None

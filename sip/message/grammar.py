@@ -1,8 +1,7 @@
-"""The grammar of a message's head: start line, header lines, and what RFC 3261 demands of them.
+"""Parses a message's head: start line, header lines, and the checks of RFC 3261.
 
 A head with a fault is still read to its end, because the answer to a bad request needs its Via, From, To,
-Call-ID and CSeq: the first fault is kept, and reported when all is read.
-"""
+Call-ID and CSeq: the first fault is kept, and reported when all is read."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ _INTERVAL = re.compile(r"[0-9]+\s*([;(].*)?", re.DOTALL)
 
 @dataclass(slots=True)
 class Head:
-    """A head as far as it could be read. `status` is None for a request; `error` and `code` are its first
-    fault; `answerable` says that a response would find its way (a Via to send it to)."""
+    """A head as far as it could be parsed. `status` is None for a request; `error` and `code` are its first
+    fault; `answerable`: the head has a Via that a response can be sent to."""
 
     method: str = ""
     uri: Uri = field(default_factory=lambda: Uri("unknown"))
@@ -48,13 +47,13 @@ class Head:
     answerable: bool = False
 
     def fault(self, error: str, code: int) -> None:
-        """Remembers a fault, unless there was one already."""
+        """Notes a fault, unless there was one before."""
         if self.error is None:
             self.error, self.code = error, code
 
 
 def read_head(data: bytes) -> Head:
-    """Reads start line and header lines (without the empty line after them); never raises."""
+    """Parses start line and header lines (without the empty line after them); never raises."""
     head = Head()
     start, *lines = _FOLD.sub(b" ", data).decode("utf-8", "surrogateescape").split("\r\n")
     _read_start_line(head, start)
@@ -66,7 +65,8 @@ def read_head(data: bytes) -> Head:
 
 
 def check(head: Head, body_length: int) -> None:
-    """Everything that RFC 3261 demands of a head, given how many bytes follow it; faults go into `head`."""
+    """Checks all that RFC 3261 demands of a head, given the bytes that follow it; faults are noted in
+    `head`."""
     try:
         vias = head.headers.get_all("Via")
         _vias(vias)
@@ -148,7 +148,8 @@ def _address(values: Sequence[str]) -> None:
 
 
 def _bounded(values: Sequence[str]) -> None:
-    """Reading thousands of addresses would stop every call for as long (64 KiB of them: 64 ms)."""
+    """Limits the values of a header: parsing 64 KiB of addresses takes 64 ms, during which every call
+    waits."""
     if sum(value.count(",") for value in values) > MAX_HEADERS:
         raise MalformedMessage("too many values in a header", 513)
 
@@ -195,7 +196,7 @@ def _media_type(values: Sequence[str]) -> None:
             raise MalformedMessage("not a media type")
 
 
-# Vias come first: where they are broken nothing can be answered, which matters more than what else is wrong.
+# Via comes first: where it is malformed nothing can be answered, which outweighs any other fault.
 _RULES: Mapping[str, Callable[[Sequence[str]], None]] = {
     "Via": _vias,
     "From": _address,

@@ -1,4 +1,4 @@
-"""SIP header fields: the ordered list of them, and the structured values that a user agent needs."""
+"""SIP header fields: the ordered list, and the structured values that a user agent needs."""
 
 from __future__ import annotations
 
@@ -31,25 +31,23 @@ COMPACT_FORMS: Mapping[str, str] = {
     "x": "Session-Expires",
     "y": "Identity",
 }
-"""Single-letter names and what they stand for (RFC 3261 7.3.3 and the IANA registry)."""
+"""Compact header names and their long forms (RFC 3261 7.3.3 and the IANA registry)."""
 
 TOKEN = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
-"""RFC 3261 25.1, "token"."""
+"""The production "token" of RFC 3261 25.1."""
 
 _BARE_VALUE = re.compile(r"[A-Za-z0-9\-.!%*_+`'~\[\]:]+")
-_DIGITS = re.compile(r"[0-9]{1,10}")
 _CSEQ = re.compile(rf"([0-9]{{1,20}})\s+({TOKEN.pattern})")
-# Any version: a Via of SIP/7.0 must be read, for the 505 to be sent along it.
+# Any version: a Via of SIP/7.0 must parse, so that the 505 can be sent along it.
 _VIA_PROTOCOL = re.compile(rf"SIP\s*/\s*[0-9.]+\s*/\s*({TOKEN.pattern})\s+(.*)", re.IGNORECASE | re.DOTALL)
 _VIA_SENT_BY = re.compile(r"(\[[^\]]*\]|[^:\s]+)\s*(?::\s*([0-9]+))?")
 
 
 class Headers:
-    """The header fields of one message, in order, their names compared without case.
+    """The header fields of one message, in order, with names compared without case.
 
     Compact names are expanded when added, so that `get("Via")` finds a `v:` line. Values are text without
-    folding or surrounding blanks; one line may hold several values separated by commas (see `split_list`).
-    """
+    folding or surrounding blanks; one line may hold several values separated by commas (`split_list`)."""
 
     __slots__ = ("_fields",)
 
@@ -59,17 +57,17 @@ class Headers:
             self.add(name, value)
 
     def get(self, name: str) -> str | None:
-        """The first line of that name, or None."""
+        """Returns the first line of that name, or None."""
         key = _expand(name).lower()
         return next((value for k, _, value in self._fields if k == key), None)
 
     def get_all(self, name: str) -> list[str]:
-        """Every line of that name, in order."""
+        """Returns every line of that name, in order."""
         key = _expand(name).lower()
         return [value for k, _, value in self._fields if k == key]
 
     def add(self, name: str, value: str) -> None:
-        """Appends a header field; a compact name is written out."""
+        """Appends a header field; a compact name is expanded."""
         name = _expand(name)
         self._fields.append((name.lower(), name, value))
 
@@ -79,7 +77,7 @@ class Headers:
         self._fields.insert(0, (name.lower(), name, value))
 
     def set(self, name: str, value: str) -> None:
-        """Replaces every line of that name by one, in the place of the first, or appends it."""
+        """Replaces every line of that name by one, at the position of the first, or appends it."""
         name = _expand(name)
         key = name.lower()
         place = next((i for i, entry in enumerate(self._fields) if entry[0] == key), len(self._fields))
@@ -87,15 +85,15 @@ class Headers:
         self._fields.insert(place, (key, name, value))
 
     def remove(self, name: str) -> None:
-        """Drops every line of that name."""
+        """Removes every line of that name."""
         key = _expand(name).lower()
         self._fields = [entry for entry in self._fields if entry[0] != key]
 
     def pop_first(self, name: str) -> str | None:
-        """Takes away the first comma-separated value of that name (the topmost Via or Route), or gives None.
+        """Removes and returns the first comma-separated value of that name (the topmost Via or Route); None
+        without one.
 
-        Raises MalformedMessage where the line's quotes or brackets are unbalanced.
-        """
+        Raises MalformedMessage where the line's quotes or brackets are unbalanced."""
         key = _expand(name).lower()
         for place, (k, shown, value) in enumerate(self._fields):
             if k != key:
@@ -115,7 +113,7 @@ class Headers:
         return other
 
     def items(self) -> list[tuple[str, str]]:
-        """Every line as (name, value), compact names expanded."""
+        """Returns every line as (name, value), compact names expanded."""
         return [(name, value) for _, name, value in self._fields]
 
     def __contains__(self, name: object) -> bool:
@@ -140,11 +138,10 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class NameAddr:
-    """The value of From, To, Contact, Route, Record-Route, Refer-To: a URI, the name shown, parameters.
+    """The value of From, To, Contact, Route, Record-Route, Refer-To: a URI, the display name, parameters.
 
-    `params` are the header's (tag, q, expires), with lower-case names and None for no value; those of the
-    URI are in `uri.params`. `Contact: *` is `WILDCARD`.
-    """
+    `params` are the header's (tag, q, expires), with lower-case names and None for no value; those of the URI
+    are in `uri.params`. `Contact: *` is `WILDCARD`."""
 
     uri: Uri
     display: str = ""
@@ -152,11 +149,10 @@ class NameAddr:
 
     @classmethod
     def parse(cls, text: str) -> NameAddr:
-        """Reads one value. Raises MalformedMessage.
+        """Parses one value. Raises MalformedMessage.
 
-        Lenient where carriers are sloppy and nothing is lost: an unquoted display name may hold any
-        character but a quote, and blanks within the angle brackets are dropped.
-        """
+        Accepts what some carriers send against the grammar and is unambiguous: an unquoted display name may
+        hold any character but a quote, and blanks within the angle brackets are dropped."""
         text = text.strip()
         if text == "*":
             return WILDCARD
@@ -174,7 +170,7 @@ class NameAddr:
 
     @classmethod
     def parse_list(cls, values: Iterable[str]) -> list[NameAddr]:
-        """Reads every value of every line given. Raises MalformedMessage, also for an empty value."""
+        """Parses every value of every line given. Raises MalformedMessage, also for an empty value."""
         return [cls.parse(part) for value in values for part in split_list(value)]
 
     @property
@@ -188,7 +184,7 @@ class NameAddr:
         return self.uri.scheme == "*"
 
     def with_tag(self, tag: str) -> NameAddr:
-        """A copy with that tag."""
+        """Returns a copy with that tag."""
         return replace(self, params={**self.params, "tag": tag})
 
     def __str__(self) -> str:
@@ -213,7 +209,7 @@ class Via:
 
     @classmethod
     def parse(cls, text: str) -> Via:
-        """Reads one value. Raises MalformedMessage."""
+        """Parses one value. Raises MalformedMessage."""
         match = _VIA_PROTOCOL.fullmatch(text.strip())
         if match is None:
             raise MalformedMessage("Via that is not of SIP")
@@ -226,7 +222,7 @@ class Via:
 
     @classmethod
     def parse_list(cls, values: Iterable[str]) -> list[Via]:
-        """Reads every value of every line given, topmost first. Raises MalformedMessage."""
+        """Parses every value of every line given, topmost first. Raises MalformedMessage."""
         return [cls.parse(part) for value in values for part in split_list(value)]
 
     @property
@@ -240,14 +236,8 @@ class Via:
         value = self.params.get("received")
         return value.strip("[]") if value else None
 
-    @property
-    def rport(self) -> int | None:
-        """The port that the next hop saw; None where none is given (`"rport" in params` asks for it)."""
-        value = self.params.get("rport")
-        return int(value) if value and _DIGITS.fullmatch(value) and int(value) <= 65535 else None
-
     def with_params(self, **params: str | None) -> Via:
-        """A copy with parameters added or replaced."""
+        """Returns a copy with parameters added or replaced."""
         return replace(self, params={**self.params, **params})
 
     def __str__(self) -> str:
@@ -263,7 +253,7 @@ class CSeq:
 
     @classmethod
     def parse(cls, text: str) -> CSeq:
-        """Reads the value. Raises MalformedMessage, also for a number of more than 32 bits."""
+        """Parses the value. Raises MalformedMessage, also for a number of more than 32 bits."""
         match = _CSEQ.fullmatch(text)
         if match is None:
             raise MalformedMessage("CSeq that is not a number and a method")
@@ -276,7 +266,7 @@ class CSeq:
 
 
 def split_list(value: str) -> list[str]:
-    """Cuts at commas outside quotes and angle brackets. Raises MalformedMessage where these are unbalanced,
+    """Splits at commas outside quotes and angle brackets. Raises MalformedMessage where these are unbalanced,
     or where a value is empty."""
     if not value:
         return []
@@ -289,8 +279,8 @@ def split_list(value: str) -> list[str]:
 
 
 def parse_params(text: str) -> dict[str, str | None]:
-    """Reads `;name=value;name` (blanks allowed, values unquoted, names in lower case); empty text is no
-    parameter. Raises MalformedMessage. Of a name given twice the first counts."""
+    """Parses `;name=value;name` (blanks allowed, values unquoted, names in lower case); empty text gives no
+    parameter. Of a name given twice the first counts. Raises MalformedMessage."""
     text = text.strip()
     if not text:
         return {}
@@ -307,7 +297,7 @@ def parse_params(text: str) -> dict[str, str | None]:
 
 
 def format_params(params: Mapping[str, str | None]) -> str:
-    """`;name=value;name`, values quoted where they are not tokens or hosts."""
+    """Formats `;name=value;name`, with values quoted that are neither tokens nor hosts."""
     return "".join(
         f";{name}" if value is None else f";{name}={value if _BARE_VALUE.fullmatch(value) else _quote(value)}"
         for name, value in params.items()
@@ -323,7 +313,8 @@ _PIECE = re.compile(rf'{_QUOTED}|<[^>]*>|[^"<>,;]+|[,;]', re.DOTALL)
 
 
 def _cut(text: str, separator: str) -> list[str]:
-    """`text` at each `separator` outside quotes and brackets, which must be balanced."""
+    """Splits `text` at each `separator` outside quotes and brackets. Raises MalformedMessage where these are
+    unbalanced."""
     parts: list[str] = []
     current: list[str] = []
     place = 0
@@ -345,7 +336,7 @@ _LEADING_QUOTED = re.compile(rf"({_QUOTED})\s*", re.DOTALL)
 
 
 def _take_display(text: str) -> tuple[str, str]:
-    """The display name, unquoted, and what follows it."""
+    """Returns the display name, unquoted, and the text after it."""
     match = _LEADING_QUOTED.match(text)
     if match is not None:
         rest = text[match.end() :]

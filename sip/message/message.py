@@ -1,4 +1,4 @@
-"""SIP requests and responses: bytes to objects and back (RFC 3261 sections 7, 8.2.6, 18.3, 20, 25)."""
+"""SIP requests and responses: parsed from bytes and serialised (RFC 3261 sections 7, 8.2.6, 18.3, 20, 25)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sip.message.headers import TOKEN, CSeq, Headers, NameAddr, Via, split_list
 from sip.message.uri import Uri
 
 MAX_MESSAGE = 65_535
-"""Bytes of one message: what a UDP datagram can carry, held to on streams too."""
+"""Bytes of one message: the limit of a UDP datagram, applied to streams too."""
 
 REASONS: Mapping[int, str] = {
     100: "Trying",
@@ -90,18 +90,17 @@ REASONS: Mapping[int, str] = {
     607: "Unwanted",
     608: "Rejected",
 }
-"""Status codes and their phrases (the IANA registry of SIP response codes)."""
+"""Status codes and their reason phrases (the IANA registry of SIP response codes)."""
 
 _LINE_BREAK = re.compile(r"[\r\n]")
 _DIALOG_METHODS = ("INVITE", "SUBSCRIBE", "REFER")
 
 
 class _Fields:
-    """What requests and responses share: their header fields, read as what they mean.
+    """The parsed header fields that requests and responses share.
 
-    The structured ones raise MalformedMessage where a value is missing or broken; `parse` has checked every
-    one of them, so that on a parsed message only absence is left to think of.
-    """
+    Structured ones raise MalformedMessage where a value is missing or malformed. `parse` has checked the
+    values of every one, so on a parsed message only absent fields raise."""
 
     __slots__ = ()
 
@@ -109,7 +108,7 @@ class _Fields:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first line of that name as text, or None."""
+        """Returns the first line of that name as text, or None."""
         return self.headers.get(name)
 
     @property
@@ -158,12 +157,6 @@ class _Fields:
         return NameAddr.parse_list(self.headers.get_all("Record-Route"))
 
     @property
-    def max_forwards(self) -> int | None:
-        """Max-Forwards, None where the peer (RFC 2543) sent none."""
-        value = self.headers.get("Max-Forwards")
-        return None if value is None else int(value)
-
-    @property
     def content_type(self) -> str | None:
         """The body's media type in lower case, without parameters; None where there is none."""
         value = self.headers.get("Content-Type")
@@ -192,7 +185,7 @@ class _Fields:
 
 @dataclass(slots=True)
 class Request(_Fields):
-    """A request. `uri` is the Request-URI; its scheme may be one that we do not know (416)."""
+    """A request. `uri` is the Request-URI; its scheme may be an unsupported one (416)."""
 
     method: str
     uri: Uri
@@ -200,7 +193,7 @@ class Request(_Fields):
     body: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent, Content-Length set. Raises LocalError for a line break in any part."""
+        """Serialises the message, with Content-Length. Raises LocalError for a line break in any part."""
         if not TOKEN.fullmatch(self.method):
             raise LocalError("method that is not a token")
         return _serialise(f"{self.method} {self.uri} SIP/2.0", self.headers, self.body)
@@ -216,13 +209,13 @@ class Response(_Fields):
     body: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The message as it is sent, Content-Length set. Raises LocalError for a line break in any part."""
+        """Serialises the message, with Content-Length. Raises LocalError for a line break in any part."""
         return _serialise(f"SIP/2.0 {self.status} {self.reason}", self.headers, self.body)
 
 
 class MalformedRequest(MalformedMessage):
-    """A malformed request that can be answered with `code`. `request` is what could be read of it: enough for
-    `response_to`, which copies what is there of Via, From, To, Call-ID and CSeq."""
+    """A malformed request that can be answered with `code`. `request` is what could be parsed: enough for
+    `response_to`, which copies those of Via, From, To, Call-ID and CSeq that are there."""
 
     def __init__(self, message: str, code: int, request: Request) -> None:
         super().__init__(message, code)
@@ -230,11 +223,11 @@ class MalformedRequest(MalformedMessage):
 
 
 def parse(data: bytes) -> Request | Response:
-    """One message from one datagram; bytes after Content-Length are ignored, line breaks before it too.
+    """Parses one message from one datagram; bytes after Content-Length and line breaks before the message are
+    ignored.
 
     Raises MalformedMessage with the status to answer with: 400, 505 for another SIP version, 513 for a
-    message beyond the limits; MalformedRequest where it can be answered.
-    """
+    message beyond the limits; MalformedRequest where it can be answered."""
     if len(data) > MAX_MESSAGE:
         raise MalformedMessage("message too large", 513)
     text, separator, body = data.lstrip(b"\r\n").partition(b"\r\n\r\n")
@@ -245,7 +238,7 @@ def parse(data: bytes) -> Request | Response:
 
 
 def assemble(head: Head, body: bytes) -> Request | Response:
-    """A message from its head and the bytes that follow it; raises MalformedMessage as `parse` does."""
+    """Makes a message from its head and the bytes that follow it. Raises MalformedMessage as `parse` does."""
     check(head, len(body))
     message: Request | Response
     if head.status is None:
@@ -269,12 +262,11 @@ def response_to(
     to_tag: str | None = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> Response:
-    """A response to `request` (RFC 3261 8.2.6.2): Via, From, To, Call-ID and CSeq copied as they came.
+    """Makes a response to `request` (RFC 3261 8.2.6.2), with Via, From, To, Call-ID and CSeq copied.
 
-    `to_tag` is added to a To that has no tag. A 100 copies Timestamp; a 101 to 299 that may create a
-    dialog copies Record-Route (12.1.1). What the request lacks is left out, so that a malformed one can be
-    answered too.
-    """
+    `to_tag` is added to a To that has no tag. A 100 copies Timestamp; a 101 to 299 that may create a dialog
+    copies Record-Route (12.1.1). Fields that the request lacks are left out, so that a malformed one can be
+    answered too."""
     copied = Headers()
     for name in ("Via", "From", "To", "Call-ID", "CSeq"):
         for value in request.headers.get_all(name):

@@ -1,4 +1,4 @@
-"""SIP, SIPS and tel URIs (RFC 3261 section 19.1, RFC 3966): parsed once, compared by the RFC's rules."""
+"""SIP, SIPS and tel URIs (RFC 3261 section 19.1, RFC 3966), parsed and formatted."""
 
 from __future__ import annotations
 
@@ -15,26 +15,22 @@ _ILLEGAL = re.compile(r"[\x00-\x20\x7f<>\"]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?")
 
-# Unreserved characters are never escaped by urllib but for these, and each part allows some reserved ones.
+# urllib never escapes unreserved characters except these; each part of a URI also allows some reserved ones.
 _MARK = "!~*'()"
 _USER_SAFE = _MARK + "&=+$,;?/#"
 _PASSWORD_SAFE = _MARK + "&=+$,"
 _PARAM_SAFE = _MARK + "[]/:&+$"
 _HEADER_SAFE = _MARK + "[]/?:+$"
 
-# A URI that has one of these and one that has not are different resources (RFC 3261 19.1.4).
-_SIGNIFICANT_PARAMS = ("user", "ttl", "method", "maddr", "transport")
-
 
 @dataclass(frozen=True, slots=True)
 class Uri:
-    """One URI, its parts unescaped.
+    """One URI, with its parts unescaped.
 
     sip, sips: every field but `opaque`; `host` is a name, an IPv4 address, or an IPv6 address without its
     brackets; `params` has lower-case names and None for a parameter without a value. tel: the number is
-    `user`, visual separators kept, and `host` is empty. Any other scheme is kept as text in `opaque`, so
-    that a server can answer 416 to it.
-    """
+    `user`, visual separators kept, and `host` is empty. Any other scheme is kept as text in `opaque`, so that
+    a server can answer 416 to it."""
 
     scheme: str
     user: str = ""
@@ -47,7 +43,7 @@ class Uri:
 
     @classmethod
     def parse(cls, text: str) -> Uri:
-        """Reads an absolute URI. Raises MalformedMessage for anything else."""
+        """Parses an absolute URI. Raises MalformedMessage for any other text."""
         match = _SCHEME.fullmatch(text)
         if match is None:
             raise MalformedMessage("URI without a scheme")
@@ -67,35 +63,18 @@ class Uri:
         return value.lower() if value else None
 
     def with_params(self, **params: str | None) -> Uri:
-        """A copy with parameters added or replaced; `lr=None` makes a parameter without a value."""
+        """Returns a copy with parameters added or replaced; `lr=None` makes a parameter without a value."""
         return replace(self, params={**self.params, **params})
 
     def without_params(self, *names: str) -> Uri:
-        """A copy without the parameters named, or without any where none is named."""
+        """Returns a copy without the named parameters, or without all where none is named."""
         kept = {k: v for k, v in self.params.items() if k not in names} if names else {}
         return replace(self, params=kept)
 
     def without_headers(self) -> Uri:
-        """A copy without the ?headers, as a Request-URI must be (RFC 3261 19.1.1, table 1)."""
+        """Returns a copy without the ?headers, which a Request-URI must not have (RFC 3261 19.1.1, table
+        1)."""
         return replace(self, headers={})
-
-    def equivalent(self, other: Uri) -> bool:
-        """RFC 3261 19.1.4, less one rule: an escaped reserved character equals the bare one.
-
-        tel URIs compare their digits and parameters (RFC 3966 section 4), other schemes their text.
-        """
-        if self.scheme != other.scheme or self.opaque != other.opaque:
-            return False
-        if self.scheme == "tel":
-            return _digits(self.user) == _digits(other.user) and _lower(self.params) == _lower(other.params)
-        return (
-            self.user == other.user
-            and self.password == other.password
-            and self.host.lower() == other.host.lower()
-            and self.port == other.port
-            and _params_equivalent(self.params, other.params)
-            and _lower(self.headers) == _lower(other.headers)
-        )
 
     def __hash__(self) -> int:
         return hash((self.scheme, self.user, self.host, self.port, self.opaque))
@@ -115,13 +94,14 @@ class Uri:
 
 
 def format_hostport(host: str, port: int | None) -> str:
-    """`host` or `host:port`, with brackets around an IPv6 address."""
+    """Returns `host` or `host:port`, with brackets around an IPv6 address."""
     name = f"[{host}]" if ":" in host else host
     return name if port is None else f"{name}:{port}"
 
 
 def parse_hostport(text: str) -> tuple[str, int | None]:
-    """`name`, `name:port`, `[v6]:port`. Raises MalformedMessage; the port must be within 0 to 65535."""
+    """Parses `name`, `name:port` or `[v6]:port`; the port must be within 0 to 65535. Raises
+    MalformedMessage."""
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or not _is_ipv6(host):
@@ -151,7 +131,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _parse_sip(scheme: str, rest: str) -> Uri:
-    # Within userinfo ";" and "?" are ordinary characters, so that "@" is looked for first.
+    # Within userinfo ";" and "?" are ordinary characters, so "@" is found first.
     userinfo, at, remainder = rest.rpartition("@")
     if at and not userinfo:
         raise MalformedMessage("URI with an empty user")
@@ -223,18 +203,3 @@ def _params_text(params: Mapping[str, str | None]) -> str:
 def _headers_text(headers: Mapping[str, str]) -> str:
     fields = "&".join(f"{_escape(k, _HEADER_SAFE)}={_escape(v, _HEADER_SAFE)}" for k, v in headers.items())
     return f"?{fields}" if fields else ""
-
-
-def _params_equivalent(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> bool:
-    shared = ours.keys() & theirs.keys()
-    if any((ours[name] or "").lower() != (theirs[name] or "").lower() for name in shared):
-        return False
-    return not any((name in ours) != (name in theirs) for name in _SIGNIFICANT_PARAMS)
-
-
-def _lower(mapping: Mapping[str, str | None] | Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): (value or "").lower() for name, value in mapping.items()}
-
-
-def _digits(number: str) -> str:
-    return re.sub(r"[-.()]", "", number).lower()

@@ -1,4 +1,4 @@
-"""Recorded audio as a source: what `Call.play` sends."""
+"""Plays recorded audio as a source (`Call.play`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.audio.resample import resample
 
 
 class Clip:
-    """Samples cut into frames at `rate_hz`, the last one filled up with silence (an `AudioSource`)."""
+    """Samples cut into frames of 20 ms at `rate_hz`, the last one padded with silence (an `AudioSource`)."""
 
     __slots__ = ("_at", "_done", "_frame", "_samples")
 
@@ -27,7 +27,8 @@ class Clip:
         self._done = asyncio.Event()
 
     def read(self) -> Pcm | None:
-        """The next 20 ms of the clip at the leg's rate; None, and `played` returns, after the last."""
+        """Returns the next 20 ms of the clip at the leg's rate; None, and `played` returns, after the
+        last."""
         if self._at >= len(self._samples):
             self._done.set()
             return None
@@ -36,7 +37,7 @@ class Clip:
         return frame
 
     def sent(self, now: float) -> None:
-        """Ignores when a frame was sent: `AudioSource` asks for the method."""
+        """Does nothing; part of `AudioSource`."""
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
         """Calls `wake` at once: a clip is ready from the start."""
@@ -44,5 +45,5 @@ class Clip:
             wake()
 
     async def played(self) -> None:
-        """Returns when the last frame has been sent."""
+        """Waits until the last frame has been sent."""
         await self._done.wait()

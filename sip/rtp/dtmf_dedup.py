@@ -1,5 +1,5 @@
-"""Keys that a far end signals in two ways at once: gateways send RFC 4733 events and SIP INFO, telephones
-INFO and the tone itself. Each press counts once, and a PIN is not twice as long as it is."""
+"""Removes duplicate DTMF digits: gateways signal one key by RFC 4733 event and SIP INFO, telephones by INFO
+and an in-band tone. Each press counts once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import Enum, auto
 from typing import Final
 
 BOTH_S: Final = 1.0
-"""How far apart the signals of one press may be: INFO often comes when the key is let go."""
+"""Seconds between two signals of one press, at most: INFO often comes when the key is released."""
 
 
 class Way(Enum):
-    """How a key is signalled."""
+    """How a DTMF digit is signalled."""
 
     EVENT = auto()  # RFC 4733
     INFO = auto()
@@ -27,7 +27,7 @@ class _Press:
 
 
 class DtmfDedup:
-    """The keys of one far end."""
+    """The recent DTMF digits of one far end."""
 
     __slots__ = ("_recent",)
 
@@ -35,7 +35,7 @@ class DtmfDedup:
         self._recent: list[_Press] = []
 
     def counts(self, key: str, way: Way, now: float) -> bool:
-        """Whether this is a press of its own, and not another signal of one that was heard of already."""
+        """Whether the digit is a new press, and not a second signal of one that has counted already."""
         self._recent = [press for press in self._recent if now - press.at <= BOTH_S]
         for press in self._recent:
             if press.key == key and way not in press.ways:

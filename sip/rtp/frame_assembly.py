@@ -1,12 +1,12 @@
-"""From decoded payloads of any length to frames of 20 ms with positions on the far end's clock.
+"""Assembles frames of 20 ms, with positions on the far end's clock, from decoded payloads of any length.
 
 The position comes from RTP timestamps, not from counting packets or from arrival times: silence suppression
-and losses leave holes in it and never shorten it. A sender that sets its clock anew (a bridge that
-switches sources) is noticed by a jump that the time passed does not explain, and gets a new base.
-"""
+and losses leave gaps in the positions and never shorten them. A sender that restarts its clock (a bridge that
+switches sources) shows by a jump that the time passed does not explain, and gets a new base."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -21,14 +21,19 @@ from sip.rtp.packet import timestamp_delta
 from sip.sdp.media_plan import Codec
 
 MAX_CONCEALED: Final = 3
-"""Frames made up for one hole: what `Concealment` fades out in. A longer hole is a hole in the positions."""
+"""Frames concealed for one gap, while `Concealment` fades out. A longer gap remains a gap in the
+positions."""
+
+MAX_RECOVERED: Final = 5
+"""Frames that the decoder conceals for one gap: libopus has faded to silence by then. Of a longer gap only
+the last frame is recovered."""
 
 _CLOCK_SLACK_S: Final = 1.0
-_PAUSE_S: Final = 0.1  # a rebased clock after more than this goes on where the listener's time is
+_PAUSE_S: Final = 0.1  # after a longer pause a restarted clock continues at the listener's time
 
 
 class FrameAssembly:
-    """One stream's frames, passed on to `listener` by direct call."""
+    """The frames of one stream, passed to `listener` by direct call."""
 
     __slots__ = (
         "_arrived_s",
@@ -45,15 +50,15 @@ class FrameAssembly:
         "_resampler",
         "_samples",
         "concealed",
+        "dtmf_dedup",
         "listener",
-        "presses",
         "rate_hz",
     )
 
     def __init__(self, rate_hz: int) -> None:
         self.rate_hz = rate_hz
         self.listener: LegListener | None = None
-        self.presses = DtmfDedup()
+        self.dtmf_dedup = DtmfDedup()
         self.concealed = 0
         self._samples = frame_samples(rate_hz)
         self._plc = Concealment(rate_hz)
@@ -61,20 +66,20 @@ class FrameAssembly:
         self._codec: Codec | None = None
         self._clock_rate_hz = self._codec_rate_hz = rate_hz
         self._resampler: Resampler | None = None
-        self._expected = -1  # the timestamp after the last packet's
+        self._expected = -1  # the RTP timestamp after the last packet's
         self._arrived_s = 0.0
         self._position = 0  # of the next frame to be passed on
-        self._frame: Pcm = np.zeros(self._samples, np.int16)  # one that packets of other lengths fill up
+        self._frame: Pcm = np.zeros(self._samples, np.int16)  # filled by packets of other lengths
         self._filled = 0
         self._made_up = False
 
     def detect_digits(self, *, wanted: bool) -> None:
-        """Whether DTMF is looked for in the audio."""
+        """Turns the detection of in-band DTMF on or off."""
         if wanted != (self._detector is not None):
             self._detector = DtmfDetector(self.rate_hz) if wanted else None
 
     def restart(self) -> None:
-        """Another source: its timestamps have nothing to do with those before; the positions go on."""
+        """Starts a new source: its timestamps are unrelated to those before, positions continue."""
         self._plc.reset()
         if self._detector is not None:
             self._detector.reset()
@@ -82,7 +87,7 @@ class FrameAssembly:
             self._expected = -2
 
     def use(self, codec: Codec) -> None:
-        """`audio` is of `codec` from now on."""
+        """Sets the codec of the payloads given to `audio`."""
         before, self._codec = self._codec, codec
         if before is not None and before.clock_rate_hz != codec.clock_rate_hz and self._expected >= 0:
             self._expected = -2
@@ -93,9 +98,8 @@ class FrameAssembly:
             self._resampler = Resampler(codec.rate_hz, self.rate_hz)
 
     def audio(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool = False) -> None:
-        """A packet's audio, at its codec's rate, in order. `now`: when it arrived. `made_up`: by the codec,
-        for a packet that was lost."""
-        self.concealed += made_up
+        """Takes the decoded audio of a packet, in order, at its codec's rate. `now`: its arrival. `made_up`:
+        the codec concealed a lost packet."""
         if timestamp != self._expected:
             self._jump(timestamp, now)
         size = len(samples)
@@ -110,7 +114,8 @@ class FrameAssembly:
             self._fill(samples, now, made_up=made_up)
 
     def comfort_noise(self, timestamp: int, now: float) -> None:
-        """A packet that says "silence": one frame of it. The next packet's timestamp says how long it was."""
+        """Takes a comfort noise packet (RFC 3389) as one frame of silence; the next packet's timestamp gives
+        its length."""
         if timestamp != self._expected:
             self._jump(timestamp, now)
         self._expected = (timestamp + self._units()) & 0xFFFFFFFF
@@ -121,14 +126,27 @@ class FrameAssembly:
         else:
             self._pass_on(self._plc.good(silent), now, made_up=False)
 
-    def gap(self, next_timestamp: int, now: float) -> None:
-        """Packets before the one stamped `next_timestamp` were given up: conceals what fits."""
-        if self._expected < 0:
+    def gap(self, next_timestamp: int, now: float, recover: Callable[[int], Pcm] | None = None) -> None:
+        """Conceals packets that were lost before the one stamped `next_timestamp`. `recover`: returns so many
+        samples that end there, at the codec's rate, for a codec with a concealment of its own."""
+        missing = timestamp_delta(next_timestamp, self._expected) if self._expected >= 0 else 0
+        if missing <= 0:  # no time is missing (lost events)
             return
+        if recover is None:
+            self._conceal(missing, now)
+            return
+        if missing > MAX_RECOVERED * self._units():
+            missing = self._units()
+        samples = recover(missing * self._codec_rate_hz // self._clock_rate_hz)
+        units = len(samples) * self._clock_rate_hz // self._codec_rate_hz
+        if units:
+            self.concealed += max(1, round(units / self._units()))
+            self.audio(samples, (next_timestamp - units) & 0xFFFFFFFF, now, made_up=True)
+
+    def _conceal(self, missing: int, now: float) -> None:
         units = self._units()
-        missing = timestamp_delta(next_timestamp, self._expected)
         if not units // 2 < missing <= _CLOCK_SLACK_S * self._clock_rate_hz:
-            return  # nothing of the clock is missing (lost events), or more than loss explains
+            return  # more than loss explains
         for _ in range(min(round(missing / units), MAX_CONCEALED)):
             self._expected = (self._expected + units) & 0xFFFFFFFF
             self.concealed += 1
@@ -142,7 +160,7 @@ class FrameAssembly:
         return self._clock_rate_hz * FRAME_MS // 1000
 
     def _jump(self, timestamp: int, now: float) -> None:
-        """Moves the position to where `timestamp` belongs."""
+        """Moves the position to that of `timestamp`."""
         if self._expected == -1:
             return  # the first packet is position 0
         elapsed_s = now - self._arrived_s
@@ -153,7 +171,7 @@ class FrameAssembly:
         self._leave_out(round(jump_s * self.rate_hz), now)
 
     def _leave_out(self, samples: int, now: float) -> None:
-        """A hole of `samples`; a frame begun before it is filled up with silence."""
+        """Skips `samples`; a frame begun before is padded with silence."""
         if self._filled:
             padding = min(samples, self._samples - self._filled)
             self._fill(np.zeros(padding, np.int16), now, made_up=self._made_up)
@@ -181,6 +199,6 @@ class FrameAssembly:
             return
         if self._detector is not None:
             digit = self._detector.push(frame)
-            if digit is not None and self.presses.counts(digit, Way.TONE, now):
+            if digit is not None and self.dtmf_dedup.counts(digit, Way.TONE, now):
                 listener.digit_received(digit, now)
         listener.audio_received(frame, position, now, concealed=made_up)

@@ -1,4 +1,4 @@
-"""Where the media of a call goes, as its sockets take it."""
+"""Addresses of a call's media in the form that sockets take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
 def resolved(bound: socket.socket, host: str, port: int) -> Address:
-    """The address as `recvfrom` gives it. Names are not looked up: that would block."""
+    """Returns the address as `recvfrom` does. Raises `LocalError` for a name, since a look-up would block,
+    and for another address family than the socket's."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -30,7 +31,7 @@ def resolved(bound: socket.socket, host: str, port: int) -> Address:
 
 
 def rtcp_address(bound: socket.socket, plan: MediaPlan) -> Address | None:
-    """Where reports go; None: there are none."""
+    """Returns where RTCP reports go; None where RTCP is off."""
     if plan.rtcp_port is None and not plan.rtcp_mux:
         return None
     port = plan.remote_port if plan.rtcp_mux else plan.rtcp_port
@@ -38,7 +39,7 @@ def rtcp_address(bound: socket.socket, plan: MediaPlan) -> Address | None:
 
 
 def unspecified(address: Address) -> bool:
-    """Whether it is the address of RFC 2543's hold, which a socket would take for this machine."""
+    """Whether `address` is the unspecified one of RFC 2543's hold, which a socket takes for this machine."""
     return ipaddress.ip_address(address[0].partition("%")[0]).is_unspecified
 
 

@@ -50,13 +50,12 @@ _NOT_AUDIO: Final = PayloadFormat(Kind.NOT_AUDIO, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaStats:
-    """What a stream has counted since it was opened. Bytes are RTP payload bytes; times are milliseconds.
+    """Counters of a stream since it was opened. Bytes are RTP payload bytes; times are milliseconds.
 
-    `lost`: packets of the far end that were given up; `late`: those of them that came after all;
-    `strange_address`: dropped because they came from elsewhere; `bad_packets`: not RTP, another payload
-    type or SSRC, or not decodable; `concealed`: frames made up. `remote_*`: what the far end reports of
-    our packets (RTCP), `rtt_ms` None until it has.
-    """
+    `lost`: packets of the far end that were given up; `late`: those that came after all; `strange_address`:
+    dropped for their source address; `bad_packets`: not RTP, another payload type or SSRC, or not decodable;
+    `concealed`: frames made by concealment. `remote_*`: the far end's RTCP report blocks on packets sent
+    here; `rtt_ms` None before the first."""
 
     packets_sent: int = 0
     bytes_sent: int = 0
@@ -76,7 +75,7 @@ class MediaStats:
 
 
 class StreamState(Enum):
-    """A stream is bound, then flows with its first plan (held or not), then is closed."""
+    """States of a stream: bound, flowing with a plan (held or not), closed."""
 
     BOUND = "bound"
     FLOWING = "flowing"
@@ -86,10 +85,9 @@ class StreamState(Enum):
 class MediaStream:
     """One call's RTP stream; a row of the media plane from its first plan to its close.
 
-    Packets are accepted from the plan's address alone. With symmetric RTP the first packet that could be of
-    this stream decides where the far end is, once: nothing that comes later moves it, except a plan with
-    another address. `reaches` says whether an address may be sent to (None: any may), whoever named it.
-    """
+    Packets are accepted from the plan's address alone. With symmetric RTP the first plausible packet sets the
+    far end's address once; no later packet changes it, only a plan with another address does. `reaches` tells
+    whether an address may be sent to (None: every one), whoever named it."""
 
     def __init__(
         self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,
@@ -135,7 +133,7 @@ class MediaStream:
 
     @property
     def local_port(self) -> int:
-        """The RTP port; RTCP is the one above."""
+        """The RTP port; RTCP uses the port above."""
         return self._local_port
 
     @property
@@ -182,12 +180,11 @@ class MediaStream:
         self, plan: MediaPlan, *, symmetric: bool, media_timeout_s: float, inband_dtmf: bool
     ) -> bool:
         """Starts the stream, or changes it (re-INVITE: address, codec, hold, resume). False: the plan's
-        address may not be sent to, and nothing is.
+        address may not be sent to, and nothing is sent.
 
-        The first plan fixes `rate_hz`; a later codec at another rate is resampled both ways. Raises
-        LocalError for an address that is not an IP address of the socket's family, for a codec that we do
-        not speak, and on a closed stream; the stream is then as it was.
-        """
+        The first plan fixes `rate_hz`; a later codec at another rate is resampled in both directions. Raises
+        LocalError for an address that is not an IP address of the socket's family, for an unsupported codec,
+        and on a closed stream; the stream then stays as it was."""
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
         address = resolved(self._rtp, plan.remote_host, plan.remote_port)
@@ -236,12 +233,12 @@ class MediaStream:
             self._connect()
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends digits in place of audio (200 ms each), as RFC 4733 events or, where these were not agreed,
-        as tones; returns when the last has been sent. Digits keyed while held are sent after it.
+        """Sends digits in place of audio (200 ms each), as RFC 4733 events or, where these were not
+        negotiated, as tones; returns when the last has been sent. Digits keyed while the call is held are
+        sent after it.
 
-        Raises ValueError for anything but 0-9*#A-D; LocalError before the first plan, when over 64 digits
-        are waiting, and when the stream closes before the last was sent.
-        """
+        Raises ValueError for characters other than 0-9*#A-D; LocalError before the first plan, when over 64
+        digits wait, and when the stream closes before the last was sent."""
         check_digits(digits)
         line = self._row
         if self._state is StreamState.CLOSED:
@@ -420,7 +417,8 @@ class MediaStream:
         detect_tones(self._plane.rows, self._number, wanted=inband_dtmf or events < 0)
 
     def _sendable(self, address: Address | None) -> Address | None:
-        """`address` if it may be sent to. The unspecified one (a hold of RFC 2543) would be this machine."""
+        """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
+        be this machine."""
         if address is None or unspecified(address):
             return None
         return address if self.reaches is None or self.reaches(address[0]) else None

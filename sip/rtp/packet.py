@@ -1,8 +1,7 @@
-"""RTP packets (RFC 3550 section 5): the header, where the payload is, and arithmetic that wraps.
+"""RTP packets (RFC 3550 section 5): header, payload span, and arithmetic modulo 2**16 and 2**32.
 
-The media path does not build objects: it unpacks `HEADER` from its receive buffer and, for the rare packet
-with CSRCs, an extension or padding, asks `payload_span`. `RtpPacket` is for all that is not in a hurry.
-"""
+The media path does not build objects: it unpacks `HEADER` from its receive buffer and calls `payload_span`
+only for packets with CSRCs, an extension or padding. `RtpPacket` is for code off the media path."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ HEADER: Final = struct.Struct("!BBHII")
 
 HEADER_BYTES: Final = 12
 PLAIN: Final = 0x80
-"""The first byte of a packet without padding, extension and CSRCs: what nearly every packet starts with."""
+"""The first byte of a packet without padding, extension and CSRCs, as nearly every packet has it."""
 
 MARKER: Final = 0x80
 COMFORT_NOISE: Final = 13
-"""Static payload type of RFC 3389, at 8000 Hz."""
+"""Static payload type of comfort noise (RFC 3389), at 8000 Hz."""
 
 
 class MalformedPacket(SipError):
@@ -30,7 +29,7 @@ class MalformedPacket(SipError):
 
 @dataclass(frozen=True, slots=True)
 class RtpPacket:
-    """One packet. Padding and extension are not kept."""
+    """One RTP packet, without padding and extension."""
 
     payload_type: int
     sequence: int
@@ -40,13 +39,13 @@ class RtpPacket:
     marker: bool = False
 
     def to_bytes(self) -> bytes:
-        """The packet without padding, extension and CSRCs."""
+        """Serialises the packet without padding, extension and CSRCs."""
         second = self.payload_type | (MARKER if self.marker else 0)
         return HEADER.pack(PLAIN, second, self.sequence, self.timestamp, self.ssrc) + self.payload
 
     @classmethod
     def parse(cls, data: bytes) -> RtpPacket:
-        """Reads an RTP packet; CSRCs, extension and padding are left out. Raises `MalformedPacket`."""
+        """Parses an RTP packet, without CSRCs, extension and padding. Raises `MalformedPacket`."""
         span = payload_span(data, len(data))
         if span is None:
             raise MalformedPacket("not an RTP packet")
@@ -56,8 +55,8 @@ class RtpPacket:
 
 
 def payload_span(data: bytes | bytearray | memoryview, size: int) -> tuple[int, int] | None:
-    """Start and end of the payload in the first `size` bytes of `data`; None when they are not RTP: another
-    version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
+    """Returns start and end of the payload in the first `size` bytes of `data`; None where these are not RTP:
+    another version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
     if size < HEADER_BYTES or data[0] >> 6 != 2:
         return None
     first = data[0]
@@ -77,10 +76,10 @@ def payload_span(data: bytes | bytearray | memoryview, size: int) -> tuple[int, 
 
 
 def sequence_delta(later: int, earlier: int) -> int:
-    """`later - earlier` of 16-bit sequence numbers, in -32768 to 32767."""
+    """Returns `later - earlier` of 16-bit sequence numbers, in -32768 to 32767."""
     return ((later - earlier + 0x8000) & 0xFFFF) - 0x8000
 
 
 def timestamp_delta(later: int, earlier: int) -> int:
-    """`later - earlier` of 32-bit timestamps, in -2**31 to 2**31 - 1."""
+    """Returns `later - earlier` of 32-bit timestamps, in -2**31 to 2**31 - 1."""
     return ((later - earlier + 0x80000000) & 0xFFFFFFFF) - 0x80000000

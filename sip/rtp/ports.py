@@ -10,16 +10,15 @@ from sip.errors import SipError
 
 
 class NoPortsLeft(SipError):
-    """Every port pair of the range is taken: the call cannot have media (answer 503)."""
+    """Every port pair of the range is in use: the call cannot have media (answer 503)."""
 
 
 class PortRange:
-    """The ports `first` to `last`, both included, that media may use; shared by every call of an endpoint.
+    """The UDP ports `first` to `last`, both included, for media of all calls of an endpoint.
 
-    Pairs are handed out in a ring from a random start: a port that was just freed comes round last, so that
-    packets still under way to a finished call do not land in a new one, and an outsider cannot guess the
-    port of the next call from a restart (RFC 3550 section 11 only asks for even/odd).
-    """
+    Pairs are allocated in a ring from a random start: a port that was just released is allocated last, so
+    that packets still on the way to an ended call do not reach a new one, and an outsider cannot guess the
+    port of the next call from a restart (RFC 3550 section 11 only asks for even/odd)."""
 
     __slots__ = ("_cursor", "_first", "_last", "_pairs", "_taken")
 
@@ -37,20 +36,19 @@ class PortRange:
 
     @property
     def capacity(self) -> int:
-        """How many streams may be open at once."""
+        """Number of streams that may be open at once."""
         return self._pairs
 
     @property
     def in_use(self) -> int:
-        """How many streams are open."""
+        """Number of streams that are open."""
         return len(self._taken)
 
     def bind(self, host: str) -> tuple[socket.socket, socket.socket]:
-        """Two non-blocking UDP sockets on `host`: RTP (even port), RTCP (the port above).
+        """Binds two non-blocking UDP sockets on `host`: RTP (even port), RTCP (the port above).
 
-        Pairs that another program holds are passed over. Raises `NoPortsLeft`, and OSError when `host` is not
-        an address of this machine.
-        """
+        Pairs that another program uses are skipped. Raises `NoPortsLeft`, and OSError when `host` is not an
+        address of this machine."""
         for _ in range(self._pairs):
             port = self._first + 2 * self._cursor
             self._cursor = (self._cursor + 1) % self._pairs
@@ -66,12 +64,12 @@ class PortRange:
         )
 
     def release(self, port: int) -> None:
-        """Gives the pair whose even port is `port` back; its sockets must have been closed. Idempotent."""
+        """Releases the pair whose even port is `port`; its sockets must have been closed. Idempotent."""
         self._taken.discard(port)
 
 
 def _bind_pair(host: str, port: int) -> tuple[socket.socket, socket.socket] | None:
-    """Both sockets, or None when either port is taken."""
+    """Binds both sockets; None when either port is in use."""
     rtp = _bind(host, port)
     if rtp is None:
         return None

@@ -1,4 +1,4 @@
-"""What arrived of one RTP source, in the terms of RFC 3550: A.1 (numbers), A.3 (losses), A.8 (jitter)."""
+"""Reception statistics of one RTP source (RFC 3550): A.1 (sequence numbers), A.3 (losses), A.8 (jitter)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BLOCK: Final = struct.Struct("!IIIIII")
 
 @dataclass(frozen=True, slots=True)
 class ReportBlock:
-    """What a receiver reports of one sender. `fraction_lost` is in 1/256 since the report before,
-    `jitter` in timestamp units, `last_report` and `since_last_report` in 1/65536 s."""
+    """A receiver's report on one sender. `fraction_lost` is in 1/256 since the report before, `jitter` in
+    timestamp units, `last_report` and `since_last_report` in 1/65536 s."""
 
     ssrc: int
     fraction_lost: int
@@ -25,7 +25,7 @@ class ReportBlock:
     since_last_report: int
 
     def to_bytes(self) -> bytes:
-        """The 24 bytes of RFC 3550 6.4.1."""
+        """Serialises the 24 bytes of RFC 3550 6.4.1."""
         lost = max(-0x800000, min(self.lost, 0x7FFFFF)) & 0xFFFFFF
         return _BLOCK.pack(
             self.ssrc,
@@ -38,7 +38,7 @@ class ReportBlock:
 
     @classmethod
     def parse(cls, data: bytes) -> ReportBlock:
-        """Reads the report block of RFC 3550 6.4.1 from exactly 24 bytes."""
+        """Parses the report block of RFC 3550 6.4.1 from exactly 24 bytes."""
         ssrc, loss, highest, jitter, last, since = _BLOCK.unpack(data)
         lost = (loss & 0xFFFFFF ^ 0x800000) - 0x800000
         return cls(ssrc, loss >> 24, lost, highest, jitter, last, since)

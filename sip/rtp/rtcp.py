@@ -1,7 +1,6 @@
-"""RTCP (RFC 3550 section 6): reports built and read, and when to report (6.3).
+"""RTCP (RFC 3550 section 6): serialises and parses reports, and times them (6.3).
 
-Sans-IO: datagrams in, datagrams out, `now` in seconds of the loop's clock.
-"""
+Sans-IO: datagrams in, datagrams out, `now` in seconds of the loop's clock."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _RR: Final = 201
 _SDES: Final = 202
 _BYE: Final = 203
 PACKET_TYPES: Final = range(192, 224)
-"""The second byte of an RTCP packet, by which rtcp-mux tells it from RTP (RFC 5761 section 4)."""
+"""The second byte of an RTCP packet, by which rtcp-mux tells RTCP from RTP (RFC 5761 section 4)."""
 
 _COMMON: Final = struct.Struct("!BBH")
 _SENDER: Final = struct.Struct("!QIII")
@@ -36,7 +35,7 @@ _RECONSIDERATION: Final = 1.21828  # e - 3/2, RFC 3550 6.3.1
 
 @dataclass(frozen=True, slots=True)
 class SenderReport:
-    """SR. `ntp` is the 64-bit timestamp."""
+    """An RTCP sender report: SR, RFC 3550 6.4.1. `ntp` is the 64-bit timestamp."""
 
     ssrc: int
     ntp: int
@@ -46,7 +45,7 @@ class SenderReport:
     blocks: tuple[ReportBlock, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The RTCP packet of RFC 3550 6.4.1."""
+        """Serialises the RTCP packet of RFC 3550 6.4.1."""
         figures = _SENDER.pack(self.ntp, self.timestamp, self.packets & 0xFFFFFFFF, self.octets & 0xFFFFFFFF)
         body = self.ssrc.to_bytes(4, "big") + figures
         return _packet(_SR, len(self.blocks), body + b"".join(block.to_bytes() for block in self.blocks))
@@ -60,20 +59,20 @@ class ReceiverReport:
     blocks: tuple[ReportBlock, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The RTCP packet of RFC 3550 6.4.2."""
+        """Serialises the RTCP packet of RFC 3550 6.4.2."""
         blocks = b"".join(block.to_bytes() for block in self.blocks)
         return _packet(_RR, len(self.blocks), self.ssrc.to_bytes(4, "big") + blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDescription:
-    """SDES with the one item that is mandatory."""
+    """An RTCP source description: SDES with CNAME, its one mandatory item (RFC 3550 6.5)."""
 
     ssrc: int
     cname: str
 
     def to_bytes(self) -> bytes:
-        """The packet; the name is cut at 255 bytes."""
+        """Serialises the packet; the name is cut at 255 bytes."""
         name = self.cname.encode()[:255]
         chunk = self.ssrc.to_bytes(4, "big") + bytes((_CNAME, len(name))) + name
         return _packet(_SDES, 1, chunk + bytes(4 - len(chunk) % 4))
@@ -81,12 +80,12 @@ class SourceDescription:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """BYE: these sources are gone."""
+    """An RTCP BYE: the sources that leave (RFC 3550 6.6)."""
 
     ssrcs: tuple[int, ...]
 
     def to_bytes(self) -> bytes:
-        """The RTCP packet of RFC 3550 6.6."""
+        """Serialises the RTCP packet of RFC 3550 6.6."""
         return _packet(_BYE, len(self.ssrcs), b"".join(ssrc.to_bytes(4, "big") for ssrc in self.ssrcs))
 
 
@@ -94,10 +93,9 @@ RtcpPacket: TypeAlias = SenderReport | ReceiverReport | SourceDescription | Bye
 
 
 def parse(data: bytes) -> list[RtcpPacket]:
-    """The packets of a compound; types that we do not speak (APP, feedback, XR) are passed over.
+    """Parses the packets of a compound; other types (APP, feedback, XR) are skipped.
 
-    Raises `MalformedPacket`: lengths that do not add up, another version, or counts that do not fit.
-    """
+    Raises `MalformedPacket` for lengths that do not add up, another version, or counts that do not fit."""
     packets: list[RtcpPacket] = []
     for kind, count, body in _split(data):
         try:
@@ -154,7 +152,7 @@ def _blocks(body: bytes, count: int) -> tuple[ReportBlock, ...]:
 
 
 def _cname(items: bytes) -> str:
-    """The CNAME of the first chunk, "" without one."""
+    """Returns the CNAME of the first chunk, "" without one."""
     position = 0
     while items[position]:
         length = items[position + 1]
@@ -169,7 +167,7 @@ def _cname(items: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteView:
-    """What the far end reported of our packets. `fraction_lost` is 0 to 1."""
+    """The far end's report on the packets sent here. `fraction_lost` is 0 to 1."""
 
     lost: int = 0
     fraction_lost: float = 0.0
@@ -179,7 +177,7 @@ class RemoteView:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What we sent so far, and what the RTP clock says at the moment of the report."""
+    """What was sent so far, and the RTP timestamp at the moment of the report."""
 
     ssrc: int
     timestamp: int
@@ -188,32 +186,32 @@ class Sent:
 
 
 class RtcpSession:
-    """One stream's side of RTCP: what to send when, and what the far end reported.
+    """The RTCP state of one stream: when to send which report, and what the far end reported.
 
-    `wall_offset_s`: unix time minus the loop's clock, taken once, so that a step of the system's clock
-    cannot show up as round-trip time.
-    """
+    `wall_offset_s`: unix time minus the loop's clock, taken once, so that a step of the system's clock does
+    not show as round-trip time."""
 
     def __init__(self, *, wall_offset_s: float, rng: random.Random | None = None) -> None:
         self._wall_offset_s = wall_offset_s
         self._rng = rng or random.SystemRandom()
-        # A name for this call alone (RFC 7022 4.2): one for the host would tell callers apart.
+        # A CNAME for this call alone (RFC 7022 4.2): one for the host would identify the host to every
+        # caller.
         self._cname = base64.b64encode(secrets.token_bytes(12)).decode()
-        self._their_report = 0  # the middle of their last NTP timestamp
+        self._their_report = 0  # the middle 32 bits of the far end's last NTP timestamp
         self._their_report_s = 0.0
         self._packets_reported = 0
         self.remote = RemoteView()
 
     def first_due(self, now: float) -> float:
-        """When the first report is due: early, so that even a short call has a round-trip time."""
+        """Returns when the first report is due: early, so that a short call has a round-trip time too."""
         return now + FIRST_S * self._rng.uniform(0.5, 1.5)
 
     def next_due(self, now: float) -> float:
-        """When the next one is: RFC 3550 6.3.1 for two members."""
+        """Returns when the next report is due (RFC 3550 6.3.1 for two members)."""
         return now + INTERVAL_S * self._rng.uniform(0.5, 1.5) / _RECONSIDERATION
 
     def report(self, sent: Sent, reception: Reception | None, now: float) -> bytes:
-        """SR when we sent since the last one, else RR; SDES."""
+        """Makes a compound of SDES and SR, or RR where nothing was sent since the last report."""
         blocks: tuple[ReportBlock, ...] = ()
         if reception is not None and reception.received:
             blocks = (reception.block(self._their_report, self._since_their_report(now)),)
@@ -228,11 +226,11 @@ class RtcpSession:
         return report.to_bytes() + SourceDescription(sent.ssrc, self._cname).to_bytes()
 
     def bye(self, sent: Sent, reception: Reception | None, now: float) -> bytes:
-        """The compound packet that ends the stream: a report, SDES and BYE (RFC 3550 6.6)."""
+        """Makes the compound packet that ends the stream: a report, SDES and BYE (RFC 3550 6.6)."""
         return self.report(sent, reception, now) + Bye((sent.ssrc,)).to_bytes()
 
     def receive(self, data: bytes, our_ssrc: int, now: float) -> None:
-        """A datagram of the far end. Raises `MalformedPacket`."""
+        """Takes an RTCP datagram of the far end. Raises `MalformedPacket`."""
         for packet in parse(data):
             match packet:
                 case SenderReport(ntp=ntp, blocks=blocks):
@@ -250,11 +248,12 @@ class RtcpSession:
                 self.remote = RemoteView(block.lost, block.fraction_lost / 256, block.jitter, rtt_ms)
 
     def _rtt_ms(self, block: ReportBlock, now: float) -> float | None:
-        """A - LSR - DLSR (RFC 3550 6.4.1); None where they had no report of ours or it is absurd."""
+        """Returns A - LSR - DLSR (RFC 3550 6.4.1) in milliseconds; None where the far end has had no report
+        yet, or above 60 s."""
         if not block.last_report:
             return None
         elapsed = ((self._ntp(now) >> 16) - block.last_report - block.since_last_report) & 0xFFFFFFFF
-        if elapsed >= 0x80000000:  # a rounding below 0
+        if elapsed >= 0x80000000:  # rounded below 0
             return 0.0
         return elapsed * 1000 / _UNITS if elapsed < 60 * _UNITS else None
 

@@ -1,9 +1,8 @@
-"""RTP out: one packet per tick of the pacer, from the source or of silence, or a keyed digit.
+"""Sends RTP: one packet per tick of the pacer, with a frame of the source, silence, or a DTMF digit.
 
-Silence is sent too: carriers expect a steady stream, and the NAT in between forgets a silent one. The first
-packet of a talkspurt has the marker bit (RFC 3551 4.1). We send 20 ms per packet whatever `ptime` the far end
-prefers: RFC 8866 makes it a preference, and every endpoint plays 20.
-"""
+Silence is sent too: carriers expect a steady stream, and a NAT drops the binding of a silent one. The first
+packet of a talkspurt has the marker bit (RFC 3551 4.1). Packets are 20 ms long whatever `ptime` the far end
+prefers: RFC 8866 makes it a preference, and every endpoint plays 20."""
 
 from __future__ import annotations
 
@@ -30,28 +29,28 @@ from sip.sdp.media_plan import Codec, MediaPlan
 Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 MAX_KEYED: Final = 64
-"""Digits that may wait to be sent: 13 s of them, more than any menu or card number wants."""
+"""Digits that may wait to be sent: 13 s, more than any menu or card number needs."""
 
 _COUNTERS: Final = struct.Struct("!HI")
 _TONE_DBFS: Final = -13.0
 
 
 class Wire(Protocol):
-    """The part of a socket that sending needs."""
+    """The part of a socket that the sender uses."""
 
     def sendto(self, data: bytearray | memoryview, address: Address, /) -> int:
         """Sends a datagram or raises OSError."""
 
 
 class Mode(Enum):
-    """What the last packet was."""
+    """Whether the last packet carried speech of the source."""
 
     SILENT = "silent"
     TALKING = "talking"
 
 
 class _Keyed:
-    """One digit under way: what each tick sends (an event's payload, a frame of tone, None: silence)."""
+    """One DTMF digit being sent: per tick an event's payload, a frame of tone, or None for silence."""
 
     __slots__ = ("done", "steps", "timestamp")
 
@@ -62,7 +61,7 @@ class _Keyed:
 
 
 class RtpSender:
-    """One stream's outbound half. `time` is the loop's clock."""
+    """The outbound half of a stream. `time` is the loop's clock."""
 
     __slots__ = (
         "_clock_rate_hz",
@@ -135,17 +134,17 @@ class RtpSender:
 
     @property
     def silent(self) -> bool:
-        """Nothing was there to say at the last tick, and something may be said now."""
+        """Whether the source had no frame at the last tick, and one could be sent now."""
         return self._mode is Mode.SILENT and self._sends and not self._keyed
 
     @property
     def clock_rate_hz(self) -> int:
-        """The rate at which our RTP timestamps count."""
+        """Rate of the RTP timestamps sent, in Hz."""
         return self._clock_rate_hz
 
     def configure(self, plan: MediaPlan) -> None:
-        """What we send from now on. A codec with another RTP clock is a new source: timestamps of two clocks
-        in one SSRC cannot be told apart by a receiver (RFC 7160)."""
+        """Sets what is sent from now on. A codec with another RTP clock begins a new SSRC: a receiver cannot
+        tell timestamps of two clocks in one SSRC apart (RFC 7160)."""
         codec = plan.codec
         if codec != self._codec:
             if self._codec is not None and codec.clock_rate_hz != self._clock_rate_hz:
@@ -165,8 +164,8 @@ class RtpSender:
         self._sends = plan.sends
 
     def key(self, digits: str, done: Callable[[bool], None]) -> None:
-        """Sends `digits` (checked already) in place of audio; `done(True)` when the last was sent,
-        `done(False)` when the stream closed first. Raises LocalError when too many wait."""
+        """Queues `digits` (checked already) to be sent in place of audio; `done(True)` when the last was
+        sent, `done(False)` when the stream closed first. Raises LocalError when too many wait."""
         if len(self._keyed) + len(digits) > MAX_KEYED:
             raise LocalError(f"more than {MAX_KEYED} DTMF digits waiting to be sent")
         for index, digit in enumerate(digits):
@@ -174,7 +173,7 @@ class RtpSender:
             self._keyed.append(_Keyed(self._steps(digit), done if last else None))
 
     def close(self) -> None:
-        """Digits that wait are given up."""
+        """Drops the digits that wait."""
         keyed = list(self._keyed)
         self._keyed.clear()
         for digit in keyed:
@@ -182,12 +181,12 @@ class RtpSender:
                 digit.done(False)
 
     def timestamp_at(self, now: float) -> int:
-        """What the RTP clock says at `now`, for sender reports."""
+        """Returns the RTP timestamp at `now`, for sender reports."""
         since = int((now - self._ticked_s) * self._clock_rate_hz) - self._step
         return (self._timestamp + since) & 0xFFFFFFFF
 
     def tick(self, now: float) -> None:
-        """Sends the packet that is due. Raises nothing that a network or a codec may cause."""
+        """Sends the packet that is due. Raises nothing for faults of the network or a codec."""
         self._ticked_s = now
         pace = self.pace
         if pace is not None and pace.skipped:
@@ -251,14 +250,14 @@ class RtpSender:
         self._sequence = (self._sequence + 1) & 0xFFFF
         try:
             self._wire.sendto(self._view[:size], address)
-        except OSError:  # refused by ICMP, no buffer, no route: the call's signalling decides what it means
+        except OSError:  # refused by ICMP, no buffer, no route: signalling decides whether the call ends
             self.errors += 1
             return
         self.packets += 1
         self.octets += size - HEADER_BYTES
 
     def _send_keyed(self) -> None:
-        """One tick of the digit under way. What was being said waits."""
+        """Sends one tick of the current DTMF digit; the source is not read meanwhile."""
         keyed = self._keyed[0]
         self._mode = Mode.SILENT
         step = keyed.steps.popleft()
@@ -274,7 +273,7 @@ class RtpSender:
                 keyed.done(True)
 
     def _send_event(self, keyed: _Keyed, payload: bytes) -> None:
-        if self._dtmf is None:  # renegotiated away in the middle of a digit
+        if self._dtmf is None:  # no longer negotiated, in the middle of a digit
             self._send_silence()
             return
         if keyed.timestamp < 0:
@@ -286,7 +285,8 @@ class RtpSender:
         self._timestamp = (self._timestamp + self._step) & 0xFFFFFFFF
 
     def _steps(self, digit: str) -> deque[bytes | Pcm | None]:
-        """Events where they were agreed, else tones. The end packets sent again fall into the pause."""
+        """Returns the ticks of a digit: events where these were negotiated, else tones. Repeated end packets
+        fall into the pause."""
         frames = (TONE_MS + PAUSE_MS) // FRAME_MS
         steps: deque[bytes | Pcm | None] = deque()
         if self._dtmf is not None:

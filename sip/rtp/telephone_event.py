@@ -1,9 +1,8 @@
-"""DTMF as RTP events (RFC 4733), both ways, without a socket or a clock.
+"""DTMF as RTP events (RFC 4733), sent and received, without a socket or a clock.
 
-Sent: an event lasts `TONE_MS`, its duration grows in packets 20 ms apart that share one timestamp, and the
+Sent: an event lasts `TONE_MS`; its duration grows in packets 20 ms apart that share one timestamp, and the
 last is sent three times with the end bit (2.5.1.4). Received: a digit counts once, at the first packet that
-arrives of it, whichever that is: nothing waits for an end packet that may be lost.
-"""
+arrives, whichever that is, since an end packet may be lost."""
 
 from __future__ import annotations
 
@@ -18,26 +17,28 @@ DIGITS: Final = "0123456789*#ABCD"
 
 TONE_MS: Final = 100
 PAUSE_MS: Final = 100
-"""Q.24 asks receivers for 40 and 40; gateways that make tones of events again like twice as much."""
+"""Q.24 asks receivers to accept 40 ms and 40 ms; gateways that turn events into tones need about twice
+that."""
 
 END_PACKETS: Final = 3
 _EVENT: Final = struct.Struct("!BBH")
 _END: Final = 0x80
 _VOLUME_DBM0: Final = 10  # -10 dBm0 per event, within Q.23's levels
-_SEGMENT: Final = 0xFFFF  # the longest duration; a longer event goes on with a new timestamp (2.5.1.3)
+_SEGMENT: Final = 0xFFFF  # the longest duration; a longer event continues with a new timestamp (2.5.1.3)
 _RESTAMPED_MS: Final = 60
-_STRAGGLER_S: Final = 10  # further back is another clock, not an old packet
+_STRAGGLER_S: Final = 10  # further back is a restarted clock, not an old packet
 
 
 def check_digits(digits: str) -> None:
-    """Raises ValueError for anything but 0-9, *, # and A-D."""
+    """Raises ValueError for characters other than 0-9, *, # and A-D, and for no digits."""
     wrong = sorted(set(digits) - set(DIGITS))
     if wrong or not digits:
         raise ValueError(f"not DTMF digits: {''.join(wrong)!r}" if wrong else "no DTMF digits")
 
 
 def event_payloads(digit: str, clock_rate_hz: int) -> list[bytes]:
-    """The payloads of one keyed digit: to be sent 20 ms apart, one timestamp, the first with the marker."""
+    """Returns the payloads of one digit, to be sent 20 ms apart with one timestamp, the first with the marker
+    bit."""
     event = DIGITS.index(digit)
     step = clock_rate_hz * FRAME_MS // 1000
     updates = TONE_MS // FRAME_MS
@@ -47,12 +48,11 @@ def event_payloads(digit: str, clock_rate_hz: int) -> list[bytes]:
 
 
 class EventReceiver:
-    """The far end's keys.
+    """Receives the DTMF events of the far end.
 
-    Packets of one event share its timestamp. Two kinds of packet carry another timestamp and are still no
-    new key: the segments of an event longer than 65535 units (2.5.1.3), and those of senders that wrongly
-    stamp every packet anew, which are told from a key pressed twice by following within 60 ms.
-    """
+    Packets of one event share its timestamp. Two kinds of packet carry another timestamp and are still no new
+    digit: the segments of an event longer than 65535 units (2.5.1.3), and those of senders that wrongly stamp
+    every packet anew, which follow within 60 ms and so differ from a key pressed twice."""
 
     __slots__ = ("_clock_rate_hz", "_duration", "_ended", "_event", "_latest", "_start")
 
@@ -61,7 +61,7 @@ class EventReceiver:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets the event under way (a new SSRC: its timestamps begin anew)."""
+        """Forgets the current event (the timestamps of a new SSRC are unrelated)."""
         self._event = -1
         self._start = 0
         self._latest = 0
@@ -69,7 +69,7 @@ class EventReceiver:
         self._ended = False
 
     def push(self, payload: bytes | memoryview, timestamp: int) -> str | None:
-        """The digit, when this is the first packet of it. `payload` has 4 bytes or more."""
+        """Returns the digit at the first packet of its event, else None. `payload` has 4 bytes or more."""
         event, flags, duration = _EVENT.unpack_from(payload)
         ended = bool(flags & _END)
         if event >= len(DIGITS):
@@ -77,7 +77,7 @@ class EventReceiver:
         if self._event >= 0:
             since_start = timestamp_delta(timestamp, self._start)
             if -_STRAGGLER_S * self._clock_rate_hz < since_start < 0:
-                return None  # a straggler of an event before this one
+                return None  # a late packet of an earlier event
             if since_start == 0 or self._goes_on(event, timestamp, duration, ended=ended):
                 self._start = timestamp
                 self._follow(timestamp, duration, ended=self._ended or ended)
@@ -93,7 +93,7 @@ class EventReceiver:
         self._ended = ended
 
     def _goes_on(self, event: int, timestamp: int, duration: int, *, ended: bool) -> bool:
-        """Does a packet with a later timestamp belong to the event under way?"""
+        """Whether a packet with a later timestamp belongs to the current event."""
         if event != self._event or (self._ended and not ended):
             return False
         since = timestamp_delta(timestamp, self._latest)

@@ -1,4 +1,4 @@
-"""What an offer and an answer agreed on, as the media path needs it: no SDP beyond this point."""
+"""The result of offer and answer for the media path, which reads no SDP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """An RTP audio format. `clock_rate_hz` is what timestamps count (G.722 says 8000, RFC 3551 4.5.2),
-    `rate_hz` what its PCM runs at inside the server."""
+    """An RTP audio format. `clock_rate_hz` is the rate of RTP timestamps (8000 for G.722, RFC 3551 4.5.2),
+    `rate_hz` that of its PCM inside the server."""
 
     name: str
     payload_type: int
@@ -25,17 +25,17 @@ G722 = Codec("G722", 9, 8000, 16000)
 OPUS = Codec("opus", 111, 48000, 16000, channels=2, fmtp="useinbandfec=1;maxplaybackrate=16000;stereo=0")
 
 CODECS: Mapping[str, Codec] = {codec.name.lower(): codec for codec in (PCMU, PCMA, G722, OPUS)}
-"""Every codec we speak, by lower-case encoding name."""
+"""Every supported codec, by lower-case encoding name."""
 
 
 @dataclass(frozen=True, slots=True)
 class MediaPlan:
     """The audio stream of a call after an offer/answer (RFC 3264).
 
-    `codec` is what we send, with payload type `send_payload_type`; `receive` maps every payload type that the
-    far end may send to its codec. The DTMF payload types (RFC 4733) may differ between directions and are
-    None where not agreed. `sends`/`receives` are ours, after hold. `rtcp_port` None: no RTCP.
-    """
+    `codec` is sent, with payload type `send_payload_type`; `receive` maps every payload type that the far end
+    may send to its codec. The DTMF payload types (RFC 4733) may differ between directions and are None where
+    not negotiated. `sends` and `receives` are the directions of this side, after hold. `rtcp_port` None: no
+    RTCP."""
 
     remote_host: str
     remote_port: int

@@ -1,10 +1,8 @@
-"""Offer and answer (RFC 3264) for one audio stream of plain RTP: descriptions in, a MediaPlan out.
+"""Negotiates one audio stream of plain RTP by offer and answer (RFC 3264): descriptions in, a MediaPlan out.
 
-What is refused, always as MalformedSdp 488: no audio, only encrypted audio (SAVP, DTLS), no codec in common,
-an address of the other family. A best-effort offer (plain RTP/AVP with a=crypto or a=fingerprint beside it)
-is answered without encryption, as RFC 8643 3.1 lets an answerer that has none do. Streams that we do not
-speak are declined with port 0, in their place.
-"""
+Refused with MalformedSdp 488: no audio, only encrypted audio (SAVP, DTLS), no codec in common, an address of
+the other family. A best-effort offer (plain RTP/AVP with a=crypto or a=fingerprint beside it) is answered
+without encryption, as RFC 8643 3.1 allows. Unsupported streams are declined with port 0, in their place."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from sip.sdp.sdp import Attribute, MediaDescription, Origin, RtpMap, SessionDesc
 
 TELEPHONE_EVENT = "telephone-event"
 FIRST_EVENT_TYPE = 101
-"""The payload type that everybody uses for telephone events, and old gateways insist on."""
+"""The usual payload type of telephone events, on which old gateways insist."""
 
 _PROTOCOLS = ("RTP/AVP", "RTP/AVPF")
 _PTIMES_MS = (10, 20, 30, 40, 50, 60)
@@ -26,9 +24,8 @@ _PTIMES_MS = (10, 20, 30, 40, 50, 60)
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What we can do in a call: where RTP is to come to, codecs in our order of preference, RFC 4733 digits
-    or not, and the packet time that we like to receive. `reaches`: whether media may be sent to an address;
-    None, to any."""
+    """Local capabilities of a call: address and port for RTP, codecs in order of preference, RFC 4733 DTMF or
+    not, and the preferred packet time. `reaches`: whether media may be sent to an address; None, to any."""
 
     host: str
     port: int
@@ -40,7 +37,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """A direction, from the view of whoever says it."""
+    """A media direction, from the view of the side that states it."""
 
     sends: bool
     receives: bool
@@ -50,7 +47,7 @@ class _Flow:
         return cls(direction in ("sendrecv", "sendonly"), direction in ("sendrecv", "recvonly"))
 
     def against(self, theirs: _Flow) -> _Flow:
-        """What is left of ours, given theirs."""
+        """Returns the local direction that remains, given that of the far end."""
         return _Flow(self.sends and theirs.receives, self.receives and theirs.sends)
 
     def __str__(self) -> str:
@@ -60,14 +57,14 @@ class _Flow:
 
 @dataclass(frozen=True, slots=True)
 class _Formats:
-    """The payload types of one m= line that mean something to us, in its order."""
+    """The supported payload types of one m= line, in its order."""
 
-    codecs: tuple[Codec, ...]  # the first type of each codec, with the number used there
+    codecs: tuple[Codec, ...]  # the first payload type of each codec, with its number in this line
     events: Mapping[int, int]  # clock rate to the payload type of its telephone events
 
     def event_type(self, codec: Codec) -> tuple[int | None, int]:
-        """(payload type, clock rate) of the digits beside `codec`: at its clock rate (RFC 4733 2.1), or at
-        another where a sloppy peer names no better."""
+        """Returns (payload type, clock rate) of the DTMF events beside `codec`: at its clock rate (RFC 4733
+        2.1), or at another where the peer names only that."""
         if codec.clock_rate_hz in self.events or not self.events:
             return self.events.get(codec.clock_rate_hz), codec.clock_rate_hz
         clock_rate_hz = next(iter(self.events))
@@ -77,8 +74,8 @@ class _Formats:
 def make_offer(
     capabilities: Capabilities, *, session_id: int, version: int, direction: str = "sendrecv"
 ) -> bytes:
-    """Our offer: every codec, telephone events at each of their clock rates. `direction` is ours
-    ("sendonly" puts the far end on hold); `version` must grow by one whenever the offer changes."""
+    """Makes an offer: every codec, and telephone events at each of their clock rates. `direction` is that of
+    this side ("sendonly" puts the far end on hold); `version` must grow by one whenever the offer changes."""
     events: dict[int, int] = {}
     if capabilities.dtmf:
         taken = {codec.payload_type for codec in capabilities.codecs}
@@ -99,12 +96,11 @@ def answer(
     version: int,
     direction: str = "sendrecv",
 ) -> tuple[bytes, MediaPlan]:
-    """Our answer to `offer`, and what it agrees on: every codec in common, in the offerer's order, of which
-    we send the first; the payload types are the offerer's. `direction` is what we want, of which the
-    answer says what theirs leaves.
+    """Answers `offer`, and returns the answer with the plan: every codec in common, in the offerer's order,
+    of which the first is sent; payload types are the offerer's. `direction` is the one wanted here; the
+    answer states what the offer's leaves of it.
 
-    Raises MalformedSdp: 400 for what is no description, 488 for one that we cannot accept.
-    """
+    Raises MalformedSdp: 400 for malformed SDP, 488 for an offer that cannot be accepted."""
     session = SessionDescription.parse(offer)
     place, formats = _choose(session, capabilities)
     media = session.media[place]
@@ -139,13 +135,12 @@ def answer(
 
 
 def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None = None) -> MediaPlan:
-    """What the far end's `answer` to our `offer` agrees on.
+    """Returns the plan of the far end's `answer` to `offer`.
 
-    We send the answer's first codec with the answer's payload type, and receive with the types that we
-    offered (RFC 3264 5.1: each side's numbers are those it wants to receive). `options` has the answer's
-    fmtp parameters of that codec. Raises MalformedSdp: 400 for what is no description, 488 for an answer
-    that does not fit the offer, that declines the stream, or that names a codec that was not offered.
-    """
+    The answer's first codec is sent with the answer's payload type; the types of the offer are received (RFC
+    3264 5.1: each side's numbers are those that it wants to receive). `options` has the answer's fmtp
+    parameters of that codec. Raises MalformedSdp: 400 for malformed SDP, 488 for an answer that does not fit
+    the offer, that declines the stream, or that names a codec that was not offered."""
     ours = SessionDescription.parse(offer)
     theirs = SessionDescription.parse(answer)
     if [each.kind for each in theirs.media] != [each.kind for each in ours.media]:
@@ -180,7 +175,7 @@ def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None
 
 
 def _choose(session: SessionDescription, capabilities: Capabilities) -> tuple[int, _Formats]:
-    """The place of the first stream that we can speak, and what it shares with us."""
+    """Returns the index of the first supported stream, and the formats in common. Raises MalformedSdp."""
     reason = "no audio offered"
     for place, media in enumerate(session.media):
         if media.kind != "audio" or media.port == 0:
@@ -213,8 +208,8 @@ def _formats(media: MediaDescription, codecs: Iterable[Codec]) -> _Formats:
 
 
 def _answered(media: MediaDescription, offered: MediaDescription) -> _Formats:
-    """The formats of an answer. A payload type without an rtpmap means what we offered under that number;
-    comfort noise is let through, because common gateways answer with it unasked."""
+    """Returns the formats of an answer. A payload type without an rtpmap has the offer's meaning; comfort
+    noise is accepted, because common gateways answer with it unasked. Raises MalformedSdp."""
     meant, ours = media.rtpmaps(), offered.rtpmaps()
     mappings = {number: meant.get(number) or ours.get(number) for number in _payload_types(media)}
     allowed = {_key(ours[number]) for number in _payload_types(offered) if number in ours}
@@ -233,8 +228,8 @@ def _answered(media: MediaDescription, offered: MediaDescription) -> _Formats:
 
 
 def _receivable(wanted: _Formats, answered: _Formats) -> dict[int, Codec]:
-    """What may come: the answered codecs under our numbers, and under theirs where a peer that renumbers
-    sends with those and we use them for nothing else."""
+    """Returns the payload types to receive: the answered codecs under the offer's numbers, and under the
+    answer's where these are not otherwise used, for peers that send with their own numbers."""
     names = [codec.name for codec in answered.codecs]
     ours = {codec.payload_type: codec for codec in wanted.codecs if codec.name in names}
     taken = {codec.payload_type for codec in wanted.codecs} | set(wanted.events.values())
@@ -249,7 +244,7 @@ def _payload_types(media: MediaDescription) -> list[int]:
 def _match(mapped: RtpMap, codecs: Sequence[Codec]) -> Codec | None:
     for codec in codecs:
         same = codec.name.lower() == mapped.name.lower() and codec.clock_rate_hz == mapped.clock_rate_hz
-        # "opus/48000" without its "/2" is wrong (RFC 7587 section 7), harmless, and seen.
+        # "opus/48000" without its "/2" is wrong (RFC 7587 section 7), but some peers send it.
         if same and mapped.channels in (1, codec.channels):
             return codec
     return None
@@ -260,8 +255,8 @@ def _key(mapped: RtpMap) -> tuple[str, int]:
 
 
 def _their_flow(session: SessionDescription, media: MediaDescription, host: str) -> _Flow:
-    """Their direction; the unspecified address is the hold of RFC 2543 (RFC 3264 8.4): they send perhaps,
-    but receive nothing."""
+    """Returns the far end's direction; with the unspecified address, the hold of RFC 2543 (RFC 3264 8.4), it
+    may send but does not receive."""
     flow = _Flow.of(session.direction_of(media))
     return replace(flow, receives=False) if ip_address(host).is_unspecified else flow
 
@@ -278,14 +273,14 @@ def _reachable(theirs: str, ours: str, reaches: Callable[[str], bool] | None) ->
 
 
 def _ptime_ms(media: MediaDescription, default_ms: int) -> int:
-    """What they want to receive, where it is something that we can send."""
+    """Returns the packet time that the far end wants to receive, as far as this side can send it."""
     wanted_ms = _integer(media.attribute("ptime")) or default_ms
     most_ms = _integer(media.attribute("maxptime")) or _PTIMES_MS[-1]
     return max((each for each in _PTIMES_MS if each <= min(wanted_ms, most_ms)), default=_PTIMES_MS[0])
 
 
 def _rtcp_port(media: MediaDescription, host: str, *, mux: bool) -> int | None:
-    """RFC 3550 11, 3605, 5761; none where b= says that nobody may send any (RFC 3556)."""
+    """Returns the RTCP port (RFC 3550 11, 3605, 5761); None where b= forbids RTCP (RFC 3556)."""
     if media.bandwidths.get("RS") == 0 and media.bandwidths.get("RR") == 0:
         return None
     if mux:
@@ -295,13 +290,13 @@ def _rtcp_port(media: MediaDescription, host: str, *, mux: bool) -> int | None:
         return media.port + 1 if media.port < 65535 else None
     port, _, address = value.partition(" ")
     number = _integer(port)
-    # An RTCP address of its own would be a second place to send to that nobody has checked: no RTCP then.
+    # RTCP to another address than the media's would reach an address that was not checked: no RTCP then.
     elsewhere = bool(address) and address.split()[-1] != host
     return number if number is not None and number <= 65535 and not elsewhere else None
 
 
 def _integer(text: str | None) -> int | None:
-    """A positive number, or None for anything else."""
+    """Returns a positive number, or None for any other text."""
     if text is None or not (text.isascii() and text.isdigit() and len(text) <= 9):
         return None
     return int(text) or None

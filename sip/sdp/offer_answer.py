@@ -1,4 +1,4 @@
-"""Where the offers and answers of a call stand (RFC 3264, RFC 6337): one at a time, one version each."""
+"""The state of offer and answer of a call (RFC 3264, RFC 6337): one offer at a time, one version each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
 
 
 class OfferState(Enum):
-    """States of offer/answer (RFC 3264): whether an offer of ours waits for its answer."""
+    """Whether an offer of this side waits for its answer (RFC 3264)."""
 
     IDLE = auto()
-    OFFERED = auto()  # our offer is out
+    OFFERED = auto()  # an offer was sent
 
 
 class OfferAnswer:
-    """The negotiation of one call. `plan` is what was last agreed on; a refused change leaves it alone."""
+    """The negotiation of one call. `plan` is the last one negotiated; a refused change does not alter it."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self.state = OfferState.IDLE
@@ -28,7 +28,7 @@ class OfferAnswer:
         self._session_id = secrets.randbits(31)
         self._version = 0
         self._offer = b""
-        self._last = b""  # what we last described ourselves as, and whether it was on hold
+        self._last = b""  # the last description sent, and whether it was on hold
         self._last_holding = False
         self._last_answered = b""
 
@@ -38,10 +38,9 @@ class OfferAnswer:
         return self.holding or (self.plan is not None and not self.plan.sends)
 
     def offer(self, *, hold: bool | None = None) -> bytes:
-        """Our offer; with the same content, and so the same version, as long as nothing changes.
+        """Returns an offer, with the same content and version as long as nothing changes.
 
-        Raises `LocalError` while an offer of ours is unanswered.
-        """
+        Raises `LocalError` while an offer of this side is unanswered."""
         if self.state is OfferState.OFFERED:
             raise LocalError("an offer is already out")
         wanted = self.holding if hold is None else hold
@@ -58,8 +57,8 @@ class OfferAnswer:
         return self._offer
 
     def preview(self, body: bytes) -> MediaPlan | None:
-        """The plan of an answer in a provisional response, which another fork may still replace. None: the
-        same as before. Raises `MalformedSdp`."""
+        """Returns the plan of an answer in a provisional response, which another fork may still replace.
+        None: the same as before. Raises `MalformedSdp`."""
         if self.state is not OfferState.OFFERED or body == self._last_answered:
             return None
         self.plan = accept(body, self._offer, reaches=self._capabilities.reaches)
@@ -67,7 +66,7 @@ class OfferAnswer:
         return self.plan
 
     def settle(self, body: bytes) -> MediaPlan | None:
-        """The final answer to our offer. b"" stands for the answer that a provisional response brought.
+        """Takes the final answer to the offer; b"" stands for the answer that a provisional response brought.
         None: nothing new. Raises `MalformedSdp`; the offer is then withdrawn."""
         if self.state is not OfferState.OFFERED:
             return None
@@ -83,17 +82,18 @@ class OfferAnswer:
         return plan
 
     def reopen(self) -> None:
-        """Another fork answers the offer that one has already been settled with."""
+        """Waits for an answer again, because another fork answers the settled offer."""
         self.state = OfferState.OFFERED
 
     def withdraw(self) -> None:
-        """Our offer was refused, or will not be answered: everything stays as it was."""
+        """Withdraws the offer, which was refused or will not be answered; the plan stays as it was."""
         if self.state is OfferState.OFFERED:
             self.state = OfferState.IDLE
-            self._last = b""  # the next description differs from the refused one: a version of its own
+            self._last = b""  # the next offer differs from the refused one: a version of its own
 
     def respond(self, offer: bytes) -> bytes:
-        """Our answer to their offer. Raises `MalformedSdp` (the old plan stays), `LocalError` on glare."""
+        """Answers an offer of the far end. Raises `MalformedSdp` (the old plan stays), `LocalError` on
+        glare."""
         if self.state is OfferState.OFFERED:
             raise LocalError("their offer crosses ours")
         body, plan = answer(
@@ -105,6 +105,6 @@ class OfferAnswer:
         )
         self._version += 1
         self.plan = plan
-        # An answer may be narrower than what we can do, so that it is never repeated as an offer.
+        # An answer may be narrower than the capabilities, so it is never repeated as an offer.
         self._last = b""
         return body

@@ -1,5 +1,5 @@
-"""Session descriptions (RFC 8866): what is needed of them to negotiate a call, and nothing lost of the rest
-that an answer must repeat. Unknown lines are skipped, bounds are strict."""
+"""Session descriptions (RFC 8866): parsed and formatted as far as negotiation needs. Unknown lines are
+skipped, bounds are strict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Attribute = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The o= line: who made the description, and which version of it this is."""
+    """The o= line: session id and version of a description, and the host that made it."""
 
     session_id: int
     version: int
@@ -41,7 +41,7 @@ class Origin:
         return f"{self.user} {self.session_id} {self.version} {_address(self.host)}"
 
 
-_NOBODY = Origin(0, 0, "0.0.0.0")  # a description without a readable o= line: nothing here depends on it
+_NOBODY = Origin(0, 0, "0.0.0.0")  # for a description without a valid o= line, which nothing here depends on
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RtpMap:
     channels: int = 1
 
 
-# RFC 3551 table 4: what the payload types of G.711, G.722 and their like mean without an rtpmap.
+# RFC 3551 table 4: the static payload types of G.711, G.722 and similar, valid without an rtpmap.
 _STATIC: Mapping[int, RtpMap] = MappingProxyType(
     {
         0: RtpMap("PCMU", 8000),
@@ -68,30 +68,30 @@ _STATIC: Mapping[int, RtpMap] = MappingProxyType(
 
 
 class _Attributes:
-    """What the a= lines of a session or of one of its media say."""
+    """The a= lines of a session or of one media section."""
 
     __slots__ = ()
 
     attributes: tuple[Attribute, ...]
 
     def attribute(self, name: str) -> str | None:
-        """The value of the first a=name:value, "" for a flag that is there, None where it is not."""
+        """Returns the value of the first a=name:value, "" for a flag, None where there is none."""
         return next((value or "" for key, value in self.attributes if key == name), None)
 
     def values(self, name: str) -> list[str]:
-        """The values of every a=name:value, in order."""
+        """Returns the values of every a=name:value, in order."""
         return [value for key, value in self.attributes if key == name and value is not None]
 
     @property
     def direction(self) -> str | None:
-        """sendrecv, sendonly, recvonly or inactive; None where none is said."""
+        """sendrecv, sendonly, recvonly or inactive; None where no attribute states it."""
         return next((key for key, _ in self.attributes if key in DIRECTIONS), None)
 
 
 @dataclass(frozen=True, slots=True)
 class MediaDescription(_Attributes):
-    """One m= block. `port` 0 means declined; `connection` is its own c= address, None where it has none;
-    `bandwidths` are the b= lines by type (RS and RR in bits per second, RFC 3556)."""
+    """One m= section. `port` 0: declined; `connection`: its own c= address, None where it has none;
+    `bandwidths`: the b= lines by type (RS and RR in bits per second, RFC 3556)."""
 
     kind: str
     port: int
@@ -103,7 +103,7 @@ class MediaDescription(_Attributes):
     bandwidths: Mapping[str, int] = field(default_factory=dict)
 
     def rtpmaps(self) -> dict[int, RtpMap]:
-        """What payload types mean here, by the first a=rtpmap of each or else by RFC 3551."""
+        """Returns the encoding of each payload type, by its first a=rtpmap or else by RFC 3551."""
         found: dict[int, RtpMap] = {}
         for value in self.values("rtpmap"):
             match = _RTPMAP.fullmatch(value)
@@ -112,7 +112,7 @@ class MediaDescription(_Attributes):
         return {**_STATIC, **found}
 
     def fmtp(self, payload_type: int) -> str:
-        """The a=fmtp parameters of a payload type as text, "" where there are none."""
+        """Returns the a=fmtp parameters of a payload type as text, "" where there are none."""
         for value in self.values("fmtp"):
             number, _, parameters = value.partition(" ")
             if number == str(payload_type):
@@ -120,7 +120,7 @@ class MediaDescription(_Attributes):
         return ""
 
     def lines(self) -> list[str]:
-        """The lines of the media section, without their ends, in the order of RFC 8866 5."""
+        """Returns the lines of the media section, without line ends, in the order of RFC 8866 5."""
         port = f"{self.port}/{self.port_count}" if self.port_count > 1 else f"{self.port}"
         media = [f"m={self.kind} {port} {self.protocol} {' '.join(self.formats)}"]
         if self.connection is not None:
@@ -142,8 +142,8 @@ class SessionDescription(_Attributes):
 
     @classmethod
     def parse(cls, data: bytes) -> SessionDescription:
-        """Reads a description; CRLF or LF. Raises MalformedSdp (400) for what is none, or beyond the bounds
-        of 64 KiB, 32 media, and in each 256 attributes and 128 formats."""
+        """Parses a description with CRLF or LF. Raises MalformedSdp (400) for malformed SDP, or beyond the
+        bounds of 64 KiB, 32 media, and in each 256 attributes and 128 formats."""
         if len(data) > MAX_BYTES:
             raise MalformedSdp("session description too large", 400)
         lines = _lines(data)
@@ -167,18 +167,19 @@ class SessionDescription(_Attributes):
         )
 
     def address_of(self, media: MediaDescription) -> str:
-        """Where one of its media is to be sent. Raises MalformedSdp where no c= line says it."""
+        """Returns the address of a media section. Raises MalformedSdp where no c= line states it."""
         address = media.connection if media.connection is not None else self.connection
         if address is None:
             raise MalformedSdp("media without an address", 400)
         return address
 
     def direction_of(self, media: MediaDescription) -> str:
-        """The direction of one of its media, from its maker's view; sendrecv where nothing says."""
+        """Returns the direction of a media section, from the view of its sender; sendrecv where none is
+        stated."""
         return media.direction or self.direction or "sendrecv"
 
     def to_bytes(self) -> bytes:
-        """The description as it is sent."""
+        """Serialises the description with CRLF line ends."""
         lines = ["v=0", f"o={self.origin}", f"s={self.name}"]
         if self.connection is not None:
             lines.append(f"c={_address(self.connection)}")
@@ -191,8 +192,8 @@ class SessionDescription(_Attributes):
 
 
 def _lines(data: bytes) -> list[tuple[str, str]]:
-    """(type, value) of each line that has the shape of one; others are skipped, as RFC 8866 section 5 wants
-    unknown types to be."""
+    """Returns (type, value) of each well-formed line; others are skipped, as RFC 8866 section 5 asks for
+    unknown types."""
     text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     matches = (_LINE.fullmatch(line) for line in text.split("\n"))
     return [(match[1], match[2].strip()) for match in matches if match is not None]
@@ -214,7 +215,7 @@ def _connection(block: list[tuple[str, str]]) -> str | None:
     match = _CONNECTION.fullmatch(value)
     if match is None:
         raise MalformedSdp("broken c= line", 400)
-    # Names are legal (RFC 8866 5.7), but resolving one would block a call's media on somebody's DNS.
+    # Names are legal (RFC 8866 5.7), but resolving one would make a call's media wait for DNS.
     try:
         return str(ip_address(match[2].split("/")[0]))
     except ValueError:

@@ -1,1 +1,1 @@
-"""The sans-IO stack on asyncio sockets."""
+"""Runs the sans-IO SIP layers on asyncio sockets."""

@@ -1,4 +1,4 @@
-"""Requests outside any dialog: who may make them, and which of them we understand."""
+"""Admits requests outside any dialog, and refuses those that are not supported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HeaderLines = tuple[tuple[str, str], ...]
 KNOWN_METHODS = frozenset(
     {*ALLOWED_METHODS, "REGISTER", "SUBSCRIBE", "NOTIFY", "MESSAGE", "REFER", "PUBLISH"}
 )
-"""Methods that exist: what we do not do of them is 405, anything else 501 (RFC 3261 8.2.1)."""
+"""Methods that exist: unsupported ones are answered 405, any other method 501 (RFC 3261 8.2.1)."""
 
 _URI_SCHEMES = ("sip", "sips", "tel")
 _WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO")
@@ -26,7 +26,7 @@ _WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO")
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A request that comes over a trunk, and what calls are like there."""
+    """A request that came over a trunk, and the trunk's settings for calls."""
 
     trunk_id: str
     settings: InviteSettings
@@ -34,41 +34,42 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that gets no further. It is answered without keeping anything of it."""
+    """A refused request, answered statelessly."""
 
     status: int
     headers: HeaderLines = ()
 
 
 CAPABLE = Refused(200, (("Allow", ALLOW), ("Accept", SDP), ("Supported", ", ".join(sorted(SUPPORTED_TAGS)))))
-"""What OPTIONS outside any dialog is told: what we can do."""
+"""The answer to OPTIONS outside any dialog: the capabilities of this server."""
 
 
 class Gate(Protocol):
-    """Who may do what; asked for every request outside a dialog, on the hot path of an attack."""
+    """Decides on every request outside a dialog; on the hot path of an attack."""
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
-        """Whether the sender of `request` is one of ours and, for an INVITE, whether the call is taken."""
+        """Whether the sender of `request` is a trunk and, for an INVITE, whether the call is taken."""
 
 
 class AdmissionControl(Gate, Protocol):
-    """The gate of an endpoint, which also says what there is time and room for."""
+    """The gate of an endpoint, which also limits load."""
 
     undecided: Callable[[], int]
-    """Calls that the application has been given and has not looked at."""
+    """Counts the calls that were offered to the application and that it has not taken yet."""
 
     def busy(self) -> int:
-        """After how many seconds anything new may come, as there is no time for it now; 0: now."""
+        """Returns the seconds after which a new request may be sent again; 0: now."""
 
     def full(self) -> int:
-        """After how many seconds a new call may be offered again, as all that may be are up; 0: now."""
+        """Returns the seconds after which a new call may be offered again, as the calls are at their limit;
+        0: now."""
 
     def of_a_trunk(self, host: str) -> bool:
-        """Whether a trunk has this address."""
+        """Whether the address `host` belongs to a trunk."""
 
 
 def unknown_method(request: Request) -> Refused | None:
-    """What a method deserves that we do not do."""
+    """Refuses an unsupported method: 501 or 405; None for a supported one."""
     if request.method not in KNOWN_METHODS:
         return Refused(501, (("Allow", ALLOW),))
     if request.method not in ALLOWED_METHODS:
@@ -77,7 +78,8 @@ def unknown_method(request: Request) -> Refused | None:
 
 
 def unanswerable(request: Request) -> Refused | None:
-    """What a request outside any dialog deserves that asks for what we have not got (RFC 3261 8.2.2)."""
+    """Refuses a request outside any dialog that asks for something unsupported (RFC 3261 8.2.2); None where
+    all is supported."""
     if request.uri.scheme not in _URI_SCHEMES:
         return Refused(416)
     refused = unsupported(request)
@@ -87,13 +89,14 @@ def unanswerable(request: Request) -> Refused | None:
 
 
 def unsupported(request: Request) -> Refused | None:
-    """What a request deserves that requires an extension which we have not got."""
+    """Refuses a request that requires an unsupported extension (420); None where all are supported."""
     missing = sorted(request.require - SUPPORTED_TAGS)
     return Refused(420, (("Unsupported", ", ".join(missing)),)) if missing else None
 
 
 def refusal(request: Request, refused: Refused, secret: bytes) -> Response:
-    """The response, without a transaction: a repeated request gets the same, tag and all (RFC 3261 8.2.7)."""
+    """Makes the response without a transaction: a retransmitted request gets the same, tag included (RFC 3261
+    8.2.7)."""
     seed = f"{request.headers.get('Call-ID')} {request.headers.get('From')} {request.via}"
     tag = hashlib.blake2b(seed.encode("utf-8", "replace"), key=secret, digest_size=8).hexdigest()
     return response_to(request, refused.status, to_tag=tag, headers=refused.headers)

@@ -1,4 +1,4 @@
-"""What the stack counts."""
+"""The SIP stack's counters of messages, for metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class StackCounts:
-    """Messages since the start, for metrics. `strays`: responses and ACKs that belong to nothing; `foreign`:
-    requests within a call that came from elsewhere than its far end."""
+    """Messages since the start, for metrics. `strays`: responses and ACKs that match no transaction or
+    dialog; `foreign`: requests within a dialog from another host than its far end's."""
 
     received: int = 0
     malformed: int = 0

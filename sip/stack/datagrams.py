@@ -1,7 +1,8 @@
-"""The UDP socket of the phone: read until it is empty, with how long each datagram has waited in the kernel.
+"""The UDP socket of the SIP stack: reads until the kernel's buffer is empty, and tells how long each datagram
+waited there.
 
-asyncio's own endpoint reads one datagram in each turn of its loop. Where that takes 10 ms, it is a hundred
-a second, be they INVITEs or BYEs, and the others wait in the kernel until their senders give up.
+asyncio's own endpoint reads one datagram per iteration of the event loop. Where an iteration takes 10 ms,
+that is a hundred a second, be they INVITEs or BYEs, and the rest waits in the kernel until senders give up.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ MAX_DATAGRAM = 65_535
 
 BURST = 256
 BURST_S = 0.008
-"""How much is read in one turn of the loop at the most: audio has a turn every few milliseconds."""
+"""Seconds of reading in one iteration of the event loop, at most: audio is due every few milliseconds."""
 
 SO_TIMESTAMPNS = 35
-"""Linux: each datagram comes with the time of day of its arrival (socket(7)). Not named by Python."""
+"""Linux: each datagram comes with the time of its arrival (socket(7)). Python has no name for the option."""
 
 _STAMP = struct.Struct("@ll")
 
@@ -29,7 +30,7 @@ Address = tuple[str, int]
 
 
 class DatagramSocket:
-    """A bound socket. `received` gets each datagram, who sent it, and for how many seconds it waited."""
+    """A bound socket. `received` is called with each datagram, its sender, and the seconds that it waited."""
 
     def __init__(
         self,
@@ -67,13 +68,13 @@ class DatagramSocket:
         return cls(bound, loop, received)
 
     def sendto(self, data: bytes, address: Address) -> None:
-        """Sends now. A datagram for which the kernel has no room is lost, as it might be on its way. Raises
-        OSError, ValueError."""
+        """Sends at once. A datagram for which the kernel has no room is dropped, as it might be on its way.
+        Raises OSError, ValueError."""
         with contextlib.suppress(BlockingIOError):
             self._socket.sendto(data, address)
 
     def close(self) -> None:
-        """Nothing is received any more."""
+        """Closes the socket, and stops reading. Idempotent."""
         if self._socket.fileno() < 0:  # closed before
             return
         self._loop.remove_reader(self._socket)
@@ -84,7 +85,7 @@ class DatagramSocket:
         for _ in range(BURST):
             try:
                 size, ancillary, _, sender = self._socket.recvmsg_into([self._buffer], 64)
-            except OSError:  # nothing left, or an ICMP error reported here: the transaction's timer finds out
+            except OSError:  # empty, or an ICMP error reported here, which the transaction's timer handles
                 return
             self._received(bytes(self._view[:size]), sender[:2], _waited_s(ancillary))
             if self._loop.time() > until or self._socket.fileno() < 0:
@@ -92,7 +93,8 @@ class DatagramSocket:
 
 
 def _waited_s(ancillary: list[tuple[int, int, bytes]]) -> float:
-    """How long ago the kernel took a datagram in; 0 where it does not say so, or the clock was set."""
+    """Returns the seconds since the kernel received a datagram; 0 without a timestamp, or when the clock was
+    set."""
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _STAMP.size:
             seconds, nanoseconds = _STAMP.unpack_from(data)

@@ -1,11 +1,10 @@
-"""The dialogs of an endpoint, and who may speak in them.
+"""The dialogs of an endpoint, and which sources may send requests within them.
 
-Call-ID and tags name a dialog, they do not guard it: they stand in every message, in logs and in traces. A
-request within a dialog counts if it comes from where the dialog's own requests go (its route set, the far
-end's Contact), from the address or connection that carried its INVITE, or from the trunk's `allow_from`.
-Addresses are compared, not ports: a NAT may give a peer another port at any time. Everybody else is told 481,
-which is what is so for them, and is the same for ids that are right and ids that are not.
-"""
+Call-ID and tags name a dialog, they do not protect it: they stand in every message, in logs and in traces. A
+request within a dialog is accepted if it comes from where the dialog's own requests go (its route set, the
+far end's Contact), from the address or connection that carried its INVITE, or from the trunk's `allow_from`.
+Addresses are compared, not ports: a NAT may give a peer another port at any time. Any other source is
+answered 481, for right and wrong ids alike."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ NO_DIALOG = Refused(481)
 
 
 class Dialogs:
-    """Finds the call that a request is within. `addresses_of` gives what a host leads to, None while a
-    look-up is under way."""
+    """Finds the call to which a request within a dialog belongs. `addresses_of` returns the addresses of a
+    host, None during a look-up."""
 
     def __init__(self, addresses_of: Callable[[str], Collection[str] | None], counts: StackCounts) -> None:
         self._counts = counts
@@ -37,18 +36,18 @@ class Dialogs:
         return len(self._open)
 
     def open(self, dialog: Dialog, user: DialogUser) -> None:
-        """Requests within `dialog` go to `user` from now on."""
+        """Delivers requests within `dialog` to `user` from now on."""
         self._open[dialog.id] = dialog, user
         for host in dialog.hosts:
-            self._addresses_of(host)  # known by the time that it is asked for
+            self._addresses_of(host)  # looked up before the first request
 
     def close(self, dialog: DialogId) -> None:
-        """Nobody answers for `dialog` any more; idempotent."""
+        """Stops delivering requests within `dialog`; idempotent."""
         self._open.pop(dialog, None)
 
     def find(self, request: Request, source: Hop) -> DialogUser | Refused | None:
-        """Who answers for the dialog that `request` is within, or its refusal. None while the name in a
-        Contact is looked up: what comes by UDP comes again."""
+        """Returns the user of the dialog that `request` is within, or the request's refusal. None while the
+        name in a Contact is looked up: a request over UDP is retransmitted."""
         dialog, user = self._open.get(_dialog_of(request), (None, None))
         if dialog is None or user is None:
             return NO_DIALOG
@@ -58,7 +57,7 @@ class Dialogs:
         return user if speaks else self.refuse()
 
     def refuse(self) -> Refused:
-        """What a request is told that comes from elsewhere."""
+        """Counts and refuses a request from a source that may not send within the dialog."""
         self._counts.foreign += 1
         return NO_DIALOG
 

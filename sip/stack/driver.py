@@ -1,4 +1,4 @@
-"""The stack and its sockets on an event loop: what arrives goes in, what comes out is sent, time is kept."""
+"""Runs the stack and its sockets on an event loop: delivers messages, sends, and keeps the stack's timers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
-    """`udp`, `tcp`, `tls` are "host:port" to bind (port 0: any free one) or None. `rtp_ports`: first and
-    last. `public_address` is what others are told instead of our own (static NAT). `tls` needs
-    `tls_server`, the context with our certificate; trunks over TLS are checked with `tls_client`, by default
-    against the system's authorities. Connections of peers get no descriptor from `descriptor_ceiling` on."""
+    """Settings of an endpoint. `udp`, `tcp`, `tls`: "host:port" to bind (port 0: any free one) or None.
+    `rtp_ports`: first and last. `public_address`: written to peers instead of the local address (static NAT).
+    `tls` needs `tls_server`, the context with the certificate; trunks over TLS are verified with
+    `tls_client`, by default against the system's authorities. Connections of peers get no descriptor from
+    `descriptor_ceiling` on."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -45,7 +46,8 @@ class EndpointSettings:
 
 
 class Driver:
-    """Implements `sip.call.Phone`. `take` hears every event of the stack, in order."""
+    """Runs a `Stack` (implements `sip.call.Phone`). `take` is called with every event of the stack, in
+    order."""
 
     def __init__(
         self, settings: EndpointSettings, gate: AdmissionControl, take: Callable[[StackEvent, float], None]
@@ -84,7 +86,7 @@ class Driver:
         self._turning = False
 
     async def open(self) -> None:
-        """Binds the sockets. Raises OSError, `LocalError` for a bad address or TLS without a context."""
+        """Binds the sockets. Raises OSError, and `LocalError` for a bad address or TLS without a context."""
         settings = self._settings
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.transport.close)
@@ -100,13 +102,14 @@ class Driver:
         self.transport.use_tls(settings.tls_client or ssl.create_default_context())
 
     async def settle(self, limit_s: float, pending: Collection[object]) -> None:
-        """Waits until every request of ours has been answered and nothing is `pending`, `limit_s` at most."""
+        """Waits until every request sent has been answered and nothing is `pending`, for `limit_s` at
+        most."""
         until = self.loop.time() + limit_s
         while (self.stack.unanswered or pending) and self.loop.time() < until:  # noqa: ASYNC110  # once
             await asyncio.sleep(POLL_S)
 
     async def close(self) -> None:
-        """Closes the sockets; the stack stands still from then on."""
+        """Closes the sockets; the stack's timers stop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -115,7 +118,7 @@ class Driver:
     def flush(self) -> None:
         """Sends the stack's transmissions and hands its events to the application, until there are none."""
         if self._flushing:
-            return  # a verb from within an event: the loop below is already at it
+            return  # called from within an event: the loop below goes on
         self._flushing = True
         try:
             busy = True
@@ -139,7 +142,7 @@ class Driver:
     def _arm(self) -> None:
         at = self.stack.timer_at()
         if at is None or (self._timer is not None and self._timer.when() <= at):
-            return  # a timer that rings too early finds nothing to do and is armed anew
+            return  # a timer that fires too early does nothing and is armed again
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.loop.call_at(at, self._timer_due)
@@ -149,7 +152,7 @@ class Driver:
         try:
             self.stack.handle_timer(self.loop.time())
         finally:
-            self.flush()  # what is left goes on, whatever went wrong
+            self.flush()  # sends what remains, whatever was raised
 
     def _datagram(self, data: bytes, source: Hop) -> None:
         try:

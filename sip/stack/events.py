@@ -1,4 +1,4 @@
-"""What the sans-IO stack tells: that a call has come in, and what happens to calls."""
+"""Events of the sans-IO stack: a new call, and the events of calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InviteReceived:
 
     @property
     def dialog_set(self) -> DialogSetId:
-        """Names the call, as the events of `sip.dialog.events` do."""
+        """Identifies the call, as in the events of `sip.dialog.events`."""
         return self.invite.usage.dialog_set
 
 

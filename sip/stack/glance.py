@@ -1,9 +1,8 @@
-"""A look at a datagram before it is parsed: what it is of, and the answer that costs least.
+"""Reads a datagram before it is parsed, to find its transaction and to refuse it cheaply.
 
-Where there is more to do than can be done, a refusal must cost a fraction of what it refuses: a few searches
-in the head here, against a message, its header fields, a transaction and a description of media. `glance`
-reads what every known peer writes and leaves anything else to the parser, which refuses it too, only dearer.
-"""
+Under overload a refusal must cost a fraction of what it refuses: a few regular expressions on the head here,
+against parsing a message, its header fields, a transaction and a session description. `glance` reads what
+every known peer writes and leaves any other message to the parser, which costs more to refuse with."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ _METHOD = re.compile(rb"[A-Z]+(?= )")
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A request over UDP. `key` is that of its transaction in the stack, a CANCEL's and an ACK's that of the
-    INVITE that it is of; `outside`: it belongs to no dialog."""
+    """A request over UDP. `key` is that of its transaction in the stack; of a CANCEL or an ACK that of its
+    INVITE. `outside`: the request belongs to no dialog."""
 
     method: str
     key: str
@@ -38,12 +37,12 @@ class Glance:
 
     @property
     def topmost(self) -> int:
-        """The place of the topmost Via among the fields, counted from 1."""
+        """Position of the topmost Via among the fields, counted from 1."""
         return next(number for number, (name, _) in enumerate(self.fields, 1) if name == b"via")
 
 
 def glance(data: bytes) -> Glance | None:
-    """What `data` is; None for what is no request, or is written in a way that takes a parser."""
+    """Reads a datagram; None for one that is no request, or that needs a parser."""
     method = _METHOD.match(data)
     head, ended, _ = data.partition(b"\r\n\r\n")
     if method is None or not ended or b"\n " in head or b"\n\t" in head:
@@ -64,8 +63,8 @@ def glance(data: bytes) -> Glance | None:
 
 
 def refusal(seen: Glance, source: Hop, *, retry_after_s: int, tag: str) -> tuple[bytes, Hop]:
-    """503 with Retry-After, and where it goes (RFC 3261 8.2.6, 18.2.2, RFC 3581). The same for the same
-    request again, as long as `tag` is."""
+    """Makes a 503 with Retry-After, and the hop that it goes to (RFC 3261 8.2.6, 18.2.2, RFC 3581). The same
+    request gets the same response as long as `tag` is the same."""
     lines, place = [b"SIP/2.0 503 Service Unavailable"], source
     for name, value in seen.fields:
         copied = value

@@ -1,15 +1,14 @@
-"""What comes in, in the order in which it is dealt with: calls that are up, then new ones, one at a time.
+"""Orders incoming messages: those of calls that are up, then new calls, one at a time.
 
-What belongs to a transaction or a dialog is never refused; where much of it comes at once, it is dealt with
-over a few turns of the event loop. A new call costs a hundred times a packet of audio: of those that arrive
-together each has a turn of its own. Where the wait for that would be too long, or the node is overloaded,
-further ones are refused as they arrive (503 with Retry-After), before they are parsed. A call that was let
-wait has its turn, though the node is overloaded by then, unless that turn comes after `PATIENCE_S`. Of a
-refusal a key is kept, for the caller who did not hear it and asks again: also when there is room by then,
-since who has been told no has hung up.
+A message of a transaction or a dialog is never refused; many at once are handled over a few iterations of the
+event loop. A new call costs a hundred times a packet of audio: new calls that arrive together get one
+iteration each. Where the wait for that would be too long, or the node is overloaded, further new calls are
+refused on arrival (503 with Retry-After), before parsing. A call that was queued is served, though the node
+is overloaded by then, unless it has waited longer than `PATIENCE_S`. The key of a refused INVITE is kept, so
+that its retransmission is refused too, even when there is room by then: the caller who got the first refusal
+has hung up.
 
-Without I/O: whoever owns it calls `turn` once in each turn of the loop while `waiting`.
-"""
+Without I/O: the owner calls `turn` once per iteration of the event loop while `waiting`."""
 
 from __future__ import annotations
 
@@ -29,38 +28,38 @@ from sip.transaction.timers import GIVE_UP_S
 
 MAX_WAITING = 100
 WAIT_S = 0.5
-"""New calls that wait, for their turn and then for the application, and how long the last of them would, by
-the pace of those before."""
+"""Most new calls that wait, for their turn and then for the application, and the longest that the last of
+these would wait in seconds, at the current pace."""
 
 PATIENCE_S = 1.0
-"""A caller whose turn comes later than that has sent the INVITE three times."""
+"""Seconds; a caller who waits longer has sent the INVITE three times."""
 
 PLACE_S = 0.01
 PLACES = 4
-"""A turn has a place for one new call, and where it came late one for each of these seconds, up to so many:
-who talks takes the rest of the time."""
+"""A turn serves one new call, and where it came late one for each `PLACE_S` seconds, up to `PLACES`: calls
+that are up take the rest of the time."""
 
 FIRST_PACE_S = 0.005
 PACE_MEMORY = 0.8
 FORGET_PACE_S = 1.0
-"""From one new call to the next where several wait: what is assumed, how much of it stays with each, and
-after how long a pause it is assumed again."""
+"""Seconds from one new call to the next where several wait: the first estimate, the weight of the estimate
+against a new measurement, and the pause after which the first estimate is used again."""
 
 AT_ONCE = 2
 EACH_TURN = 8
 SHARE = 4
-"""Of messages of calls that are up: so many as they are read, since what comes behind may have to be refused;
-then so many in a turn, or a fourth of what waits where that is more."""
+"""Messages of calls that are up: `AT_ONCE` per iteration on arrival, since later messages may have to be
+refused; then `EACH_TURN` per iteration, or one in `SHARE` of the queue where that is more."""
 
 RETRY_AFTER_S = 2
-"""To who is refused for want of a turn."""
+"""Retry-After in seconds of a refusal because new calls wait too long."""
 
 ASKED_PER_S = 100.0
-"""OPTIONS, REGISTER and whatever else is of no call: so many of the trunks' addresses, and so many of all
-others, who thereby take nothing from a carrier. Further ones are refused, which costs a tenth."""
+"""OPTIONS, REGISTER and other requests outside calls per second: as many of the trunks' addresses as of all
+others together, so that strangers use up nothing of a carrier's. More are refused, at a tenth of the cost."""
 
 REMEMBERED = 50_000
-"""Refusals remembered at the most, twice over."""
+"""Most refusals kept, in each of two generations."""
 
 Message = Request | Response | MalformedMessage
 Act = Callable[[float], None]
@@ -69,7 +68,7 @@ Refuse = Callable[[int], None]
 
 @dataclass(slots=True)
 class _Newcomer:
-    """A new call that waits for its turn, and what came for it meanwhile."""
+    """A new call that waits for its turn, with the messages that arrived for it."""
 
     since: float
     refuse: Refuse
@@ -78,8 +77,8 @@ class _Newcomer:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A message and what is to be done with it. `asks`: the method of a request outside any dialog, "" for
-    everything else; `key`: of its transaction; `host`: where it comes from."""
+    """A message and the actions on it. `asks`: the method of a request outside any dialog, "" for any other
+    message; `key`: that of its transaction; `host`: its source."""
 
     asks: str
     key: str
@@ -95,7 +94,7 @@ class _Bucket:
         self._tokens, self._filled = ASKED_PER_S, 0.0
 
     def take(self, now: float) -> bool:
-        """Whether there was a token."""
+        """Takes a token; False where there is none."""
         self._tokens = min(ASKED_PER_S, self._tokens + (now - self._filled) * ASKED_PER_S)
         self._filled = now
         if self._tokens < 1.0:
@@ -105,7 +104,7 @@ class _Bucket:
 
 
 class Refusals:
-    """The keys of what was refused in the last 32 to 64 s: longer than anybody repeats a request."""
+    """The keys of requests refused in the last 32 to 64 s, longer than any request is retransmitted."""
 
     def __init__(self) -> None:
         self._young: set[int] = set()
@@ -113,23 +112,23 @@ class Refusals:
         self._turned = 0.0
 
     def add(self, key: str, now: float) -> None:
-        """Remembers one; the oldest are forgotten where there are too many."""
+        """Adds a key; the oldest are dropped above `REMEMBERED`."""
         if now - self._turned > GIVE_UP_S or len(self._young) >= REMEMBERED:
             stale = now - self._turned > 2 * GIVE_UP_S
             self._old, self._young, self._turned = set() if stale else self._young, set(), now
         self._young.add(hash(key))
 
     def known(self, key: str, now: float) -> bool:
-        """Whether it was refused a moment ago."""
+        """Whether the request of this key was refused recently."""
         if now - self._turned > 2 * GIVE_UP_S:
             return False
         return hash(key) in self._young or hash(key) in self._old
 
 
 class Inflow:
-    """Stands before a stack. `busy` says for how many seconds nobody new is to come, 0: they may; `full` the
-    same of new calls alone; `undecided` how many the application has been given and not looked at;
-    `of_a_trunk` whether an address is one of a trunk's."""
+    """Queues messages before a stack. `busy` returns the seconds during which no new request is admitted, 0:
+    admitted; `full` the same for new calls alone; `undecided` counts calls that the application has not
+    taken; `of_a_trunk` tells whether an address is a trunk's."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class Inflow:
         of_a_trunk: Callable[[str], bool] = lambda host: False,
     ) -> None:
         self.shed = 0
-        """Refused here since the start, repetitions included."""
+        """Requests refused here since the start, repetitions included."""
         self._stack = stack
         self._busy = busy
         self._full = full
@@ -160,35 +159,36 @@ class Inflow:
 
     @property
     def waiting(self) -> bool:
-        """Whether `turn` is wanted in the next turn of the loop."""
+        """Whether `turn` must be called in the next iteration of the event loop."""
         return self._served or bool(self._done) or bool(self._waiting) or bool(self._known)
 
     def longest_wait_s(self, now: float) -> float:
-        """How long a new call has waited at the most since this was asked last."""
+        """Returns the longest wait of a new call in seconds since the last call of this method."""
         oldest = next(iter(self._waiting.values()), None)
         longest, self._longest_s = self._longest_s, 0.0
         return max(longest, now - oldest.since if oldest is not None else 0.0)
 
     def datagram(self, data: bytes, source: Hop, now: float) -> None:
-        """Takes one UDP datagram: passes it to the stack, lets it wait for a turn, or refuses it unread."""
+        """Takes a UDP datagram: passes it to the stack, queues it for a turn, or refuses it unparsed."""
         seen, act = glance(data), partial(self._stack.receive, data, source)
         if seen is None:
             self._pass(act, now)
         elif seen.method == "ACK" and self._refusals.known(seen.key, now):
-            return  # it is of a refusal of ours, and there is nothing to it any more
+            return  # acknowledges a refusal sent here, of which nothing is kept
         else:
             asks, refuse = seen.method if seen.outside else "", partial(self._refuse_unread, seen, source)
             self._sort(_Arrival(asks, seen.key, source.host, act, refuse), now)
 
     def message(self, message: Message, source: Hop, now: float) -> None:
-        """Takes one message that was cut out of a stream."""
+        """Takes one message of a stream connection."""
         act = partial(self._stack.receive_message, message, source)
         asks, key = _asks(message)
         refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
         self._sort(_Arrival(asks, key, source.host, act, refuse), now)
 
     def turn(self, now: float) -> None:
-        """The next turn of the loop has come: some of what is known, then one new call."""
+        """Handles some messages of calls that are up, then one new call; called once per iteration of the
+        event loop."""
         self._done = 0
         for _ in range(min(len(self._known), max(EACH_TURN, len(self._known) // SHARE))):
             self._done += 1
@@ -202,7 +202,7 @@ class Inflow:
             self._pace_s += (1 - PACE_MEMORY) * (pace_s - self._pace_s)
 
     def _let_in(self, places: int, now: float) -> int:
-        """As many of those who wait as there are places; how many."""
+        """Serves waiting calls in up to `places`; returns how many."""
         taken = 0
         while self._waiting and taken < places:
             key = next(iter(self._waiting))
@@ -219,7 +219,8 @@ class Inflow:
         return taken
 
     def _pass(self, act: Act, now: float) -> None:
-        """What is known: at once, unless there has been enough of it in this turn."""
+        """Handles a message of a call that is up: at once, unless `AT_ONCE` were handled in this
+        iteration."""
         if self._known or self._done >= AT_ONCE:
             self._known.append(act)
         else:
@@ -243,7 +244,7 @@ class Inflow:
         if self._stack.serves(key):
             self._pass(arrival.act, now)
         elif key in self._waiting:
-            return  # the same again: it is answered when it has its turn
+            return  # retransmitted: answered when its turn comes
         elif self._closed() or self._refusals.known(key, now):
             self._turn_away(key, arrival.refuse, now)
         elif self._served or self._waiting:
@@ -260,7 +261,7 @@ class Inflow:
         refuse(self._closed() or RETRY_AFTER_S)
 
     def _closed(self) -> int:
-        """For how many seconds no new call is let in; 0: they are."""
+        """Returns the seconds during which no new call is admitted; 0: admitted."""
         many = len(self._waiting) + self._undecided()
         crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
         return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
@@ -282,8 +283,8 @@ class Inflow:
 
 
 def _asks(message: Message) -> tuple[str, str]:
-    """The method of a request outside any dialog and the key of its transaction; "" for anything else, and
-    for what cannot be read, which is the stack's to answer."""
+    """Returns the method of a request outside any dialog and the key of its transaction; "" for any other
+    message, and for a malformed one, which the stack answers."""
     if not isinstance(message, Request):
         return "", ""
     try:
@@ -295,4 +296,4 @@ def _asks(message: Message) -> tuple[str, str]:
 
 
 def _nobody(retry_after_s: int) -> None:
-    """Responses are not refused."""
+    """Does nothing, since responses are not refused."""

@@ -1,10 +1,9 @@
-"""Sockets that listen for streams, HTTP's too: who is taken, who is refused, and what is said of it.
+"""Listens for stream connections, those of HTTP too: accepts, refuses and logs.
 
-asyncio's own accept loop cannot be used where peers are hostile: it takes whatever comes until the process
-has no descriptor left, and then logs a traceback for each of a hundred tries, a hundred times as many a
-second later. Here a connection whose descriptor is not below `ceiling` is refused. The kernel gives the
-lowest free number, so the descriptors from `ceiling` on are never a listener's: they are kept for calls.
-"""
+asyncio's own accept loop cannot be used with hostile peers: it accepts until the process has no descriptor
+left, and then logs a traceback for each of a hundred tries, a hundred times as many a second later. Here a
+connection whose descriptor is not below `ceiling` is refused. The kernel allocates the lowest free number, so
+the descriptors from `ceiling` on stay free for calls."""
 
 from __future__ import annotations
 
@@ -19,39 +18,40 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 512
 
 AT_ONCE: Final = 16
-"""Connections taken before everything else of the event loop has its turn."""
+"""Connections accepted per iteration of the event loop."""
 
 PAUSE_S: Final = 0.02
-"""After so many were refused at once: a flood may not cost more than a call."""
+"""Seconds of pause after `AT_ONCE` refusals in a row: a flood may not cost more than a call."""
 
 RETRY_S: Final = 1.0
-"""Without a descriptor, memory or a buffer."""
+"""Seconds until the next try without a descriptor, memory or a buffer."""
 
 REPORT_S: Final = 30.0
-"""A state of refusing is told when it begins, so often while it lasts, and when it is over."""
+"""Seconds between log lines while connections are refused; the first and the end are logged at once."""
 
 DESCRIPTORS: Final = "descriptors"
-"""The reason for refusing that is the listener's own."""
+"""The listener's own reason to refuse."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _GONE: Final = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR})
 
 
 class Door(Protocol):
-    """What stands behind a listener."""
+    """The owner of a listener's connections."""
 
     def refusal(self, host: str) -> str:
-        """Why a connection of `host` is not taken: a word for the log; "" for one that is."""
+        """Returns why a connection of `host` is refused, as a word for the log; "" where it is accepted."""
 
     def take(self, connection: socket.socket, host: str) -> None:
-        """A connection of `host`, which is the door's from now on."""
+        """Takes a connection of `host` over."""
 
     def turn_away(self, connection: socket.socket, reason: str) -> None:
-        """A connection that was refused for `reason`, and is closed afterwards."""
+        """Tells the peer of a connection refused for `reason`; the listener closes it afterwards."""
 
 
 class StreamListener:
-    """Takes connections of `bound`, which listens and is closed with the listener, for `door`."""
+    """Accepts the connections of `bound` for `door`. `bound` listens already and is closed with the
+    listener."""
 
     def __init__(self, name: str, bound: socket.socket, door: Door, *, ceiling: int | None = None) -> None:
         self.address: tuple[str, int] = bound.getsockname()[:2]
@@ -60,13 +60,13 @@ class StreamListener:
         self._door = door
         self._ceiling = ceiling
         self._loop = asyncio.get_running_loop()
-        self._refused = 0  # since it was told last
+        self._refused = 0  # since the last log line
         self._report: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._listen()
 
     def close(self) -> None:
-        """Takes nobody any more. Again: nothing."""
+        """Stops listening and closes the socket. Idempotent."""
         if self._bound.fileno() < 0:
             return
         for timer in (self._report, self._retry):
@@ -134,7 +134,7 @@ class StreamListener:
 
 
 async def bind_streams(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on every address of `host`. Raises OSError."""
+    """Returns sockets that listen on every address of `host`. Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []

@@ -1,4 +1,4 @@
-"""Under which address others reach us."""
+"""Finds the address under which a peer reaches this endpoint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MAX_REMEMBERED = 1024
 
 
 class LocalAddresses:
-    """What we write into Via, Contact and SDP: the public address if one is configured, else the address
-    that we are bound to, else (bound to all) the one that the route to the other end leaves from."""
+    """The host and port for Via, Contact and SDP: the public address if one is configured, else the bound
+    address, else (bound to all) the source address of the route to the peer."""
 
     def __init__(
         self,
@@ -28,12 +28,12 @@ class LocalAddresses:
         self._routes: dict[str, str] = {}
 
     def signalling(self, hop: Hop) -> tuple[str, int]:
-        """Host and port for SIP."""
+        """Returns host and port for SIP."""
         port = self._bound[hop.transport][1] if hop.transport in self._bound else None
         return self.host(hop), port or DEFAULT_PORTS.get(hop.transport, 5060)
 
     def host(self, hop: Hop) -> str:
-        """The host, for media too."""
+        """Returns the host, for media too."""
         if self._public:
             return self._public
         bound = self._bound.get(hop.transport) or next(iter(self._bound.values()), ("0.0.0.0", 0))
@@ -49,7 +49,7 @@ class LocalAddresses:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.setblocking(False)
             try:
-                probe.connect((address, 9))  # chooses a route; sends nothing
+                probe.connect((address, 9))  # connecting UDP chooses a route and sends nothing
                 found: str = probe.getsockname()[0]
             except OSError:
                 found = "127.0.0.1" if family == socket.AF_INET else fallback

@@ -1,4 +1,4 @@
-"""The addresses of names: looked up off the loop, remembered for a minute."""
+"""Resolves host names off the event loop, and keeps the addresses for a minute."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sip.egress import canonical, is_address
 LIFETIME_S = 60.0
 UNKNOWN_LIFETIME_S = 5.0
 LOOK_UP_S = 5.0
-MAX_NAMES = 1024  # names come from peers' contacts: the memory of them is bounded
+MAX_NAMES = 1024  # names come from peers' contacts, so their number is bounded
 MAX_LOOK_UPS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    addresses: tuple[str, ...]  # in order of preference; none: nobody knows the name
+    addresses: tuple[str, ...]  # in order of preference; empty: the name does not resolve
     until: float
 
 
 class Names:
-    """What the names of peers lead to. `family` gives that of the socket to send from, None for any."""
+    """The addresses of peers' names. `family` returns that of the sending socket, None for any."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, family: Callable[[], int | None]) -> None:
         self._loop = loop
@@ -32,19 +32,19 @@ class Names:
         self._look_ups: dict[str, asyncio.Task[None]] = {}
 
     async def resolve(self, host: str) -> str:
-        """The address to send to. Raises OSError (socket.gaierror)."""
+        """Returns the address to send to. Raises OSError (socket.gaierror)."""
         return self.known(host) or (await self._look_up(host))[0]
 
     def known(self, host: str) -> str | None:
-        """The address to send to, if no look-up is needed."""
+        """Returns the address to send to where no look-up is needed, else None."""
         if is_address(host):
             return host
         entry = self._known.get(host)
         return entry.addresses[0] if entry is not None and entry.addresses and self._fresh(entry) else None
 
     def addresses_of(self, host: str) -> tuple[str, ...] | None:
-        """All that `host` leads to, as it was found last; () where it leads nowhere. None: a look-up is under
-        way, and the first."""
+        """Returns all addresses of `host` by the last look-up, () where it does not resolve. None during the
+        first look-up."""
         if is_address(host):
             return (canonical(host),)
         entry = self._known.get(host)
@@ -55,7 +55,7 @@ class Names:
         return None if entry is None else tuple(canonical(each) for each in entry.addresses)
 
     async def close(self) -> None:
-        """Ends the look-ups under way."""
+        """Cancels the look-ups under way."""
         tasks = list(self._look_ups.values())
         for task in tasks:
             task.cancel()

@@ -1,12 +1,12 @@
 """The SIP stack without I/O: bytes, addresses and the time go in; bytes, addresses and events come out.
 
-    stack.receive(data, source, now)     # a datagram; or receive_message for one cut out of a stream
+    stack.receive(data, source, now)     # a datagram; receive_message for a message of a stream
     stack.handle_timer(now)              # when stack.timer_at() has come
     for each in stack.transmissions(): socket.send(each.data, each.hop)
     for event in stack.events(): ...     # sip.stack.events
 
-The owner must drain both after every call. What is asked of a request outside any dialog is in the order of
-RFC 3261 8.2: who is it (`Gate`), the method, the headers, the content.
+The owner must drain both after every call. A request outside any dialog is checked in the order of RFC 3261
+8.2: its sender (`Gate`), the method, the headers, the content.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from sip.transaction.transaction import (
 )
 
 MTU_LIMIT = 1300
-"""Larger requests leave over TCP where nobody asked for UDP (RFC 3261 18.1.1)."""
+"""Bytes; larger requests are sent over TCP unless UDP was asked for (RFC 3261 18.1.1)."""
 MAGIC = "z9hG4bK"
 
 
@@ -64,8 +64,8 @@ class Stack:
         streams: bool = False,
         random: Random | None = None,
     ) -> None:
-        """`local_address`: host and port under which the other end of a hop reaches us; `addresses_of`: see
-        `Dialogs`; `streams`: large requests may switch to TCP; `random` makes tests repeatable."""
+        """`local_address`: host and port under which the other end of a hop reaches this endpoint;
+        `addresses_of`: as in `Dialogs`; `streams`: large requests may use TCP; `random`: seeded in tests."""
         self.clock = Clock()
         self.user_agent = user_agent
         self.random = random or SystemRandom()
@@ -76,27 +76,27 @@ class Stack:
         self._secret = secrets.token_bytes(16)
         self._clients: dict[str, ClientTransaction] = {}
         self._servers: dict[str, ServerTransaction] = {}
-        self.serves: Callable[[str], bool] = self._servers.__contains__  # a transaction by its `server_key`
+        self.serves: Callable[[str], bool] = self._servers.__contains__  # by `server_key`
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
         self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
         self._dialogs = Dialogs(addresses_of, self.counts)
         self._transmissions: list[Transmission] = []
         self._events: list[StackEvent] = []
 
-    # Out --------------------------------------------------------------------------------------------------
+    # Output -----------------------------------------------------------------------------------------------
 
     def transmissions(self) -> list[Transmission]:
-        """What is to be sent now, in order; each is given once."""
+        """Returns the messages to send now, in order; each once."""
         waiting, self._transmissions = self._transmissions, []
         return waiting
 
     def events(self) -> list[StackEvent]:
-        """What happened, in order; each is given once."""
+        """Returns the events since the last call, in order; each once."""
         waiting, self._events = self._events, []
         return waiting
 
     def timer_at(self) -> float | None:
-        """When `handle_timer` wants to be called."""
+        """Returns when `handle_timer` must be called; None without a timer."""
         return self.clock.next_at()
 
     @property
@@ -106,15 +106,15 @@ class Stack:
 
     @property
     def unanswered(self) -> int:
-        """Requests of ours that no final response has come for."""
+        """Requests sent that have no final response yet."""
         return sum(client.waiting for client in self._clients.values())
 
     @property
     def dialogs(self) -> int:
-        """Dialogs that requests can arrive in."""
+        """The number of dialogs that are open."""
         return len(self._dialogs)
 
-    # In ---------------------------------------------------------------------------------------------------
+    # Input ------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, source: Hop, now: float) -> None:
         """Takes one datagram from `source`: a SIP message, or a keep-alive, which is ignored."""
@@ -129,7 +129,7 @@ class Stack:
     def receive_message(
         self, message: Request | Response | MalformedMessage, source: Hop, now: float
     ) -> None:
-        """One message, or what was wrong with it, from wherever it was cut out of."""
+        """Takes one message, or the fault of a malformed one, of a datagram or a stream."""
         self.counts.received += 1
         if isinstance(message, MalformedMessage):
             request = message.request if isinstance(message, MalformedRequest) else None
@@ -141,7 +141,7 @@ class Stack:
             else:
                 self._request(message, source, now)
         except MalformedMessage as fault:
-            # Header fields that the parser leaves alone are read where they matter.
+            # Header fields that the parser does not check are parsed where they are used.
             self._malformed(fault, message if isinstance(message, Request) else None, source)
 
     def handle_timer(self, now: float) -> None:
@@ -149,13 +149,13 @@ class Stack:
         self.clock.run(now)
 
     def transmission_failed(self, transmission: Transmission, now: float) -> None:
-        """A transmission could not be sent: its connection failed."""
+        """Reports to the transaction that a transmission could not be sent, because its connection failed."""
         client = self._clients.get(transmission.key)
         if client is not None:
             client.transport_failed(now)
 
     def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
-        """A transmission was not sent: `address`, which its hop leads to, is closed to its trunk."""
+        """Reports that a transmission was not sent, because its hop's `address` is closed to the trunk."""
         if transmission.hop.egress is not None:
             transmission.hop.egress.refused(address, now)
         self.transmission_failed(transmission, now)
@@ -163,11 +163,11 @@ class Stack:
     # Core -------------------------------------------------------------------------------------------------
 
     def token(self) -> str:
-        """A new token of 64 random bits, 16 hexadecimal digits: tags, branches, Call-IDs."""
+        """Returns a new token of 64 random bits, 16 hexadecimal digits, for tags, branches and Call-IDs."""
         return f"{self.random.getrandbits(64):016x}"
 
     def contact(self, hop: Hop, user: str = "") -> str:
-        """The Contact value under which the other end of `hop` reaches us."""
+        """Returns the Contact value under which the other end of `hop` reaches this endpoint."""
         host, port = self._local_address(hop)
         params = {} if hop.transport == "udp" else {"transport": hop.transport}
         return f"<{Uri('sip', user, host, port=port, params=params)}>"
@@ -175,7 +175,7 @@ class Stack:
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
-        """Sends `request` in a transaction of its own, by TCP where it is long (RFC 3261 18.1.1)."""
+        """Sends `request` in a new transaction, over TCP where it is long (RFC 3261 18.1.1)."""
         request.headers.prepend("Via", self._via(hop))
         switches = hop.elastic and hop.transport == "udp" and self._streams
         if switches and len(request.to_bytes()) > MTU_LIMIT:
@@ -185,17 +185,17 @@ class Stack:
         return self._start(request, hop, user, now)
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
-        """Sends the CANCEL of `invite` in a transaction of its own (RFC 3261 9.1)."""
+        """Sends the CANCEL of `invite` in a new transaction (RFC 3261 9.1)."""
         self._start(cancel_of(invite.request), invite.hop, user, now)
 
     def send_ack(self, ack: Request, hop: Hop) -> None:
-        """Sends the ACK of a 2xx; a Via is put on top of the first, which repetitions keep."""
+        """Sends the ACK of a 2xx. The first transmission puts a Via on top, which repetitions keep."""
         if ack.headers.get("Via") is None:
             ack.headers.prepend("Via", self._via(hop))
         self.transmit(ack.to_bytes(), hop, "")
 
     def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
-        """Gives requests within `dialog` to `user` from now on."""
+        """Delivers requests within `dialog` to `user` from now on."""
         self._dialogs.open(dialog, user)
 
     def close_dialog(self, dialog: DialogId) -> None:
@@ -222,7 +222,7 @@ class Stack:
     # Wire -------------------------------------------------------------------------------------------------
 
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
-        """Queues `data` for `hop`; a failure comes back to the transaction `key`."""
+        """Queues `data` for `hop`; a failure is reported to the transaction `key`."""
         self.counts.transmitted += 1
         self._transmissions.append(Transmission(data, hop, key))
 
@@ -238,7 +238,7 @@ class Stack:
             if self._initial.get(identity) == key:
                 del self._initial[identity]
 
-    # Within -----------------------------------------------------------------------------------------------
+    # Internals --------------------------------------------------------------------------------------------
 
     def _via(self, hop: Hop) -> str:
         host, port = self._local_address(hop)
@@ -258,10 +258,10 @@ class Stack:
         try:
             self._refuse(request, Refused(fault.code), source)
         except MalformedMessage:
-            return  # not even its Via can be read: there is nowhere to answer to
+            return  # without a valid Via there is nowhere to answer to
 
     def _refuse(self, request: Request, refused: Refused, source: Hop) -> None:
-        """Answers without a transaction."""
+        """Answers statelessly, without a transaction."""
         self.counts.refused += 1
         response = refusal(request, refused, self._secret)
         self.transmit(response.to_bytes(), response_hop(request.via, source), "")
@@ -288,7 +288,7 @@ class Stack:
         if refused is None and request.method == "CANCEL":
             refused = self._cancel(request, source, now)
         elif request.to.tag is not None and refused is None:
-            refused = self._within(request, source, now)
+            refused = self._in_dialog(request, source, now)
         elif request.to.tag is None:
             refused = self._outside(request, source, now)
         if refused is not None:
@@ -326,7 +326,7 @@ class Stack:
             invite.cancelled(now)
         return None
 
-    def _within(self, request: Request, source: Hop, now: float) -> Refused | None:
+    def _in_dialog(self, request: Request, source: Hop, now: float) -> Refused | None:
         user = self._dialogs.find(request, source)
         if user is None or isinstance(user, Refused):
             return user
@@ -344,7 +344,7 @@ class Stack:
             return refused or CAPABLE
         identity = _identity(request)
         if identity in self._initial:
-            return Refused(482)  # it came here by two ways (RFC 3261 8.2.2.2)
+            return Refused(482)  # the request arrived by two paths (RFC 3261 8.2.2.2)
         server = self._serve(request, source)
         self._initial[identity] = server.key
         self.reply(server, 100, now)
@@ -355,7 +355,7 @@ class Stack:
 
 
 def _stamp(request: Request, source: Hop) -> Via:
-    """Notes in the topmost Via where the request really came from (RFC 3261 18.2.1, RFC 3581)."""
+    """Notes the request's source address in the topmost Via (RFC 3261 18.2.1, RFC 3581)."""
     via = request.via
     if "rport" in via.params:
         via = via.with_params(received=source.host, rport=str(source.port))
@@ -369,12 +369,13 @@ def _stamp(request: Request, source: Hop) -> Via:
 
 
 def server_key(request: Request, via: Via, *, method: str = "") -> str:
-    """What finds the transaction of a request (17.2.3); the ACK of a 3xx-6xx finds that of its INVITE."""
+    """Returns the key of a request's server transaction (RFC 3261 17.2.3); the ACK of a 3xx-6xx has that of
+    its INVITE."""
     method = method or ("INVITE" if request.method == "ACK" else request.method)
     branch = via.branch or ""
     if branch.startswith(MAGIC) and len(branch) > len(MAGIC):
         return f"{branch} {via.host.lower()}:{via.port} {method}"
-    # An RFC 2543 peer has no branch to go by; the cookie alone is one that it made up (RFC 4475 3.2.1).
+    # An RFC 2543 peer sends no usable branch; the magic cookie alone counts as such (RFC 4475 3.2.1).
     tag = request.from_.tag
     return f"{request.call_id} {tag} {request.cseq.number} {via.host}:{via.port} {branch} {method}"
 

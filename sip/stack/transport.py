@@ -1,9 +1,8 @@
-"""The sockets under the stack: UDP, TCP and TLS on asyncio (RFC 3261 section 18).
+"""The sockets below the stack: UDP, TCP and TLS on asyncio (RFC 3261 section 18).
 
-Stream connections are reused both ways: what arrives on one is answered on it, and a request goes over the
-one that is open to its destination. Everything that waits is bounded: bytes not yet read by a peer, messages
-for a connection being made, connections, and how long one may stay silent.
-"""
+Stream connections are used in both directions: a request that arrives on one is answered on it, and a request
+goes over the one that is open to its destination. All queues are bounded: bytes that a peer does not read,
+messages for a connection being opened, connections, and the time that one may stay silent."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ from sip.transaction.hop import Hop, Transmission
 
 logger = logging.getLogger(__name__)
 
-MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read its answers is cut off
+MAX_UNREAD_BYTES = 256 << 10  # a peer that does not read responses is disconnected
 MAX_CONNECTIONS = 1024
 MAX_CONNECTIONS_PER_HOST = 128
-MAX_WAITING = 256  # messages for one connection being made, or one name being looked up
+MAX_WAITING = 256  # messages for one connection being opened, or one name being looked up
 CONNECT_TIMEOUT_S = 5.0
-FIRST_MESSAGE_S = 20.0  # a connection that has not said anything sensible by then is closed
+FIRST_MESSAGE_S = 20.0  # a connection without a valid SIP message by then is closed
 IDLE_S = 3600.0
 SWEEP_S = 5.0
 
@@ -39,7 +38,7 @@ Message = Request | Response | MalformedMessage
 
 
 class _Connection(asyncio.Protocol):
-    """One stream connection, whoever opened it."""
+    """One stream connection, opened by either side."""
 
     def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
         self.number = number
@@ -75,7 +74,7 @@ class _Connection(asyncio.Protocol):
         self._owner.connection_closed(self)
 
     def write(self, data: bytes) -> bool:
-        """False: the connection cannot take it."""
+        """Writes `data`. False: the connection is closed, or its peer does not read."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return False
@@ -86,7 +85,7 @@ class _Connection(asyncio.Protocol):
         return True
 
     def close(self) -> None:
-        """Closes after what was written has left."""
+        """Closes after the bytes already written have been sent."""
         if self._transport is not None and not self._transport.is_closing():  # Python 3.11.2: see `abort`
             self._transport.close()
 
@@ -98,7 +97,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _StreamDoor:
-    """Where connections of one listener go (`sip.stack.listening.Door`): TLS is shaken hands on first."""
+    """The owner of one listener's connections (`sip.stack.listening.Door`); runs the TLS handshake first."""
 
     def __init__(self, owner: Transport, transport_name: str, tls: ssl.SSLContext | None) -> None:
         self._owner = owner
@@ -106,15 +105,15 @@ class _StreamDoor:
         self._tls = tls
 
     def refusal(self, host: str) -> str:
-        """See `Door`."""
+        """Returns why a connection of `host` is refused, "" where it is accepted."""
         return self._owner.refusal(host)
 
     def take(self, connection: socket.socket, host: str) -> None:
-        """See `Door`."""
+        """Opens the connection on the event loop."""
         self._owner.run(self._connect(connection))
 
     def turn_away(self, connection: socket.socket, reason: str) -> None:
-        """See `Door`: without a word, which a client of SIP would not look for."""
+        """Closes without a message, as SIP has none for this."""
 
     async def _connect(self, connection: socket.socket) -> None:
         owner = self._owner
@@ -125,12 +124,12 @@ class _StreamDoor:
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else CONNECT_TIMEOUT_S,
             )
-        except OSError:  # ssl.SSLError and TimeoutError are ones
+        except OSError:  # ssl.SSLError and TimeoutError are OSErrors
             connection.close()
 
 
 class Transport:
-    """Sends `Transmission`s and hands over what arrives. Must be used from the loop's thread."""
+    """Sends `Transmission`s and delivers received messages. Must be used from the event loop's thread."""
 
     def __init__(
         self,
@@ -141,9 +140,9 @@ class Transport:
         refused: Callable[[Transmission, str], None],
         ceiling: int | None = None,
     ) -> None:
-        """`datagram` and `message` hear what arrives over UDP and over streams, `failed` of everything that
-        could not be sent and belongs to a transaction, `refused` of what may not be sent to its address.
-        Peers' connections get no descriptor from `ceiling` on."""
+        """`datagram` and `message` receive the messages of UDP and of streams, `failed` every transmission
+        with a transaction that could not be sent, `refused` those whose address is closed to the trunk.
+        Connections of peers get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
         self._datagram = datagram
@@ -153,7 +152,7 @@ class Transport:
         self._client_tls: ssl.SSLContext | None = None
         self._udp: DatagramSocket | None = None
         self.unread_s = 0.0
-        """The longest that a datagram has waited to be read; set back by who looks at it."""
+        """The longest time in seconds that a datagram has waited to be read; reset by its reader."""
         self._ceiling = ceiling
         self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
@@ -176,7 +175,7 @@ class Transport:
         self._datagram(data, Hop("udp", sender[0], sender[1]))
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
-        """Binds "tcp", or "tls" with its context. Raises OSError."""
+        """Binds the stream transport "tcp", or "tls" with its context. Raises OSError."""
         for bound in await bind_streams(host, port):
             door = _StreamDoor(self, name, tls)
             listener = StreamListener(name, bound, door, ceiling=self._ceiling)
@@ -184,11 +183,11 @@ class Transport:
             self.addresses.setdefault(name, listener.address)
 
     def use_tls(self, context: ssl.SSLContext) -> None:
-        """The context of connections that we open; without one TLS destinations fail."""
+        """Sets the TLS context of outgoing connections; without one, TLS destinations fail."""
         self._client_tls = context
 
     async def close(self) -> None:
-        """Closes everything; what was handed over before has left where the peer reads it."""
+        """Closes everything; messages handed over before are sent where the peer reads."""
         if self._sweep is not None:
             self._sweep.cancel()
         for listener in self._listeners:
@@ -208,7 +207,7 @@ class Transport:
     # Sending ----------------------------------------------------------------------------------------------
 
     def send(self, transmission: Transmission) -> None:
-        """Sends now, or once a name is looked up or a connection made. Never raises."""
+        """Sends at once, or when a name is resolved or a connection opened. Never raises."""
         hop = transmission.hop
         if hop.transport == "udp":
             self._send_datagram(transmission)
@@ -225,11 +224,11 @@ class Transport:
         return self._udp.family if self._udp is not None else None
 
     def _allowed(self, transmission: Transmission, address: str) -> bool:
-        """Whether `address` may be sent to; whoever sends is told if not."""
+        """Whether `address` may be sent to; if not, `refused` is called."""
         hop = transmission.hop
         if hop.egress is None or hop.egress.allows(address, host=hop.host):
             return True
-        # Not from within the stack's own call: it is not to be entered twice.
+        # Called later, because the stack is in a call of its own and must not be entered again.
         self.loop.call_soon(self._refused, transmission, address)
         return False
 
@@ -265,7 +264,7 @@ class Transport:
         self.run(self._reach(hop))
 
     async def _reach(self, hop: Hop) -> None:
-        """Looks up a name or opens a connection, then sends what has waited for it."""
+        """Resolves a name or opens a connection, then sends the messages queued for it."""
         place = (hop.transport, hop.host, hop.port)
         reached = False
         try:
@@ -306,30 +305,30 @@ class Transport:
 
     def _fail(self, transmission: Transmission) -> None:
         if transmission.key:
-            # Not from within the stack's own call: it is not to be entered twice.
+            # Called later, because the stack is in a call of its own and must not be entered again.
             self.loop.call_soon(self._failed, transmission)
 
     # Connections ------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs `work`, which ends with the transport at the latest."""
+        """Runs `work` as a task, which is cancelled when the transport closes."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def accepted(self, transport_name: str) -> _Connection:
-        """A connection that a peer has opened."""
+        """Makes the protocol of a connection that a peer has opened."""
         return _Connection(self, transport_name, next(self._numbers), dialled=False)
 
     def refusal(self, host: str) -> str:
-        """Why a connection of `host` is too many; "" for one that is not."""
+        """Returns the limit that a connection of `host` exceeds, "" for none."""
         if len(self._connections) >= MAX_CONNECTIONS:
             return "all"
         same = sum(each.source.host == host for each in self._connections.values())
         return "address" if same >= MAX_CONNECTIONS_PER_HOST else ""
 
     def connection_opened(self, connection: _Connection) -> bool:
-        """False: there are too many, in all or of that host."""
+        """Registers `connection`. False: there are too many, in all or of that host."""
         if self.refusal(connection.source.host):
             return False
         self._connections[connection.number] = connection
@@ -338,7 +337,7 @@ class Transport:
         return True
 
     def connection_closed(self, connection: _Connection) -> None:
-        """Forgets `connection`: what is sent there next dials anew."""
+        """Removes `connection`: the next message to its peer opens a new one."""
         self._connections.pop(connection.number, None)
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]

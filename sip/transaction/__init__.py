@@ -1,1 +1,1 @@
-"""The transaction layer (RFC 3261 §17)."""
+"""Implements the transaction layer (RFC 3261 section 17)."""

@@ -1,4 +1,4 @@
-"""Where a message comes from and where it goes."""
+"""Source and destination of SIP messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ DEFAULT_PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061}
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """The other end of one hop. `host` is an address or, on the way out, a name still to be resolved.
+    """The other end of one hop. `host` is an address or, for sending, possibly a name to resolve.
 
-    `connection` names the stream connection that a message arrived on (0: none, or any to that address).
-    `elastic`: nobody asked for this transport, so that a request too large for a datagram may take another.
-    `egress` is asked about the address that `host` turns out to be; None for where a request came from.
-    """
+    `connection` is the number of the stream connection that a message arrived on (0: none, or any to that
+    address). `elastic`: no transport was asked for, so a request too large for a datagram may use another.
+    `egress` checks the address to which `host` resolves; None for the source of a request."""
 
     transport: str
     host: str
@@ -29,13 +28,13 @@ class Hop:
 
     @property
     def reliable(self) -> bool:
-        """Whether the transport itself retransmits (RFC 3261 17)."""
+        """Whether the transport retransmits (RFC 3261 17)."""
         return self.transport != "udp"
 
 
 @dataclass(frozen=True, slots=True)
 class Transmission:
-    """One message to be sent. `key` names the transaction to be told if it cannot be, "" for none."""
+    """One message to send. `key` is that of the transaction to which a failure is reported, "" for none."""
 
     data: bytes
     hop: Hop
@@ -43,8 +42,8 @@ class Transmission:
 
 
 def hop_of(uri: Uri, *, egress: Egress | None = None) -> Hop:
-    """Where a request for `uri` is sent (RFC 3263 4.1 and 4.2 without NAPTR and SRV: an address record), if
-    `egress` allows it."""
+    """Returns the hop of a request for `uri` (RFC 3263 4.1 and 4.2 without NAPTR and SRV: an address record),
+    checked by `egress` when it is sent."""
     transport = uri.transport or ("tls" if uri.scheme == "sips" else "udp")
     if uri.scheme == "sips":
         transport = "tls"
@@ -56,10 +55,9 @@ def hop_of(uri: Uri, *, egress: Egress | None = None) -> Hop:
 
 
 def response_hop(via: Via, source: Hop) -> Hop:
-    """Where the response to a request that came from `source` goes (RFC 3261 18.2.2, RFC 3581).
+    """Returns the hop of the response to a request from `source` (RFC 3261 18.2.2, RFC 3581).
 
-    `maddr` is not followed: on a unicast socket its only use left is to aim our answers at somebody else.
-    """
+    `maddr` is ignored: on a unicast socket it could only aim responses at a third party."""
     if source.reliable:
         port = via.port or DEFAULT_PORTS[source.transport]
         return Hop(source.transport, source.host, port, source.connection)

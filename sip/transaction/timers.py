@@ -1,4 +1,4 @@
-"""Time in the stack: the timers of RFC 3261 as data, and the heap that they wait in."""
+"""Timers of RFC 3261 as data, and the clock of alarms that the stack runs on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T2_S = 4.0
 T4_S = 5.0
 """Longest life of a message in the network."""
 GIVE_UP_S = 64 * T1_S
-"""Timers B, F, H, L, M: how long one side waits for the other."""
+"""Seconds of timers B, F, H, L, M: the wait for the other side."""
 
 
 class Timer(StrEnum):
@@ -37,8 +37,8 @@ class Timer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimerRule:
-    """`first_s` over UDP, `reliable_s` over TCP and TLS (None: not started there). A retransmission timer
-    doubles up to `ceiling_s`."""
+    """Seconds of a timer: `first_s` over UDP, `reliable_s` over TCP and TLS (None: not started there). A
+    retransmission timer doubles up to `ceiling_s`."""
 
     first_s: float
     reliable_s: float | None
@@ -63,7 +63,7 @@ TIMER_RULES = {
 
 
 class Alarm:
-    """Something that will be called at a time, unless it is cancelled first."""
+    """A callback at a time, unless it is cancelled first."""
 
     __slots__ = ("_call", "at")
 
@@ -76,7 +76,7 @@ class Alarm:
         return self._call is not None
 
     def cancel(self) -> None:
-        """Idempotent; drops the reference to what would have been called."""
+        """Cancels the alarm and drops its callback. Idempotent."""
         self._call = None
 
     def ring(self, now: float) -> None:
@@ -86,7 +86,7 @@ class Alarm:
 
 
 class Clock:
-    """A heap of alarms. Time never comes from inside: `run(now)` is told what time it is."""
+    """A heap of alarms. `run(now)` passes the time in."""
 
     _COMPACT_ABOVE = 1024
 
@@ -96,11 +96,11 @@ class Clock:
         self._compact_at = self._COMPACT_ABOVE
 
     def __len__(self) -> int:
-        """Alarms still pending; for tests of leaks."""
+        """Number of pending alarms; for tests of leaks."""
         return sum(alarm.pending for _, _, alarm in self._heap)
 
     def at(self, when: float, call: Callable[[float], None]) -> Alarm:
-        """Arms an alarm at `when` (seconds)."""
+        """Arms an alarm at `when` (seconds of the caller's clock)."""
         alarm = Alarm(when, call)
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, alarm))
@@ -109,19 +109,19 @@ class Clock:
         return alarm
 
     def next_at(self) -> float | None:
-        """When `run` has something to do next."""
+        """Returns the time of the next pending alarm, None without one."""
         while self._heap and not self._heap[0][2].pending:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run(self, now: float) -> None:
-        """Rings every alarm that is due, in order of time."""
+        """Calls every alarm that is due, in order of time."""
         while (when := self.next_at()) is not None and when <= now:
             heapq.heappop(self._heap)[2].ring(now)
 
     def _compact(self) -> None:
-        # Most alarms (A, B, E, F) are cancelled long before they are due: without this a busy server would
-        # carry 32 s of dead ones.
+        # Most alarms (A, B, E, F) are cancelled long before they are due: without compaction a busy server
+        # would hold 32 s of cancelled ones.
         self._heap = [entry for entry in self._heap if entry[2].pending]
         heapq.heapify(self._heap)
         self._compact_at = max(self._COMPACT_ABOVE, 2 * len(self._heap))

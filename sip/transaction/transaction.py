@@ -1,12 +1,11 @@
 """The transaction layer of RFC 3261 section 17, with the corrections of RFC 6026.
 
-Four machines - INVITE and non-INVITE, client and server - each one table: (state, what happened) gives the
-next state and what to do about it. An absent cell means that RFC 3261 has nothing happen there: a late or
-repeated message, which is absorbed. The timers are data too (`sip.transaction.timers.TIMER_RULES`); every
-state names those that are armed when it is entered, and leaving it disarms all others.
+Four machines - INVITE and non-INVITE, client and server - each one table: (state, event) gives the next state
+and the actions. Where a cell is absent, RFC 3261 has nothing happen: a late or repeated message, which is
+absorbed. The timers are data too (`sip.transaction.timers.TIMER_RULES`); every state names those that are
+armed when it is entered, and leaving it disarms all others.
 
-Nothing here does I/O or looks at a clock: bytes go to `Wire.transmit`, time comes as `now`.
-"""
+No I/O and no clock: bytes go to `Wire.transmit`, time is passed in as `now`."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class TransactionState(StrEnum):
 
 
 class Happening(Enum):
-    """What can happen to a transaction, besides its timers."""
+    """Events of a transaction beside its timers."""
 
     PROVISIONAL = auto()  # 1xx: received (client) or to be sent (server)
     SUCCESS = auto()  # 2xx
@@ -44,17 +43,17 @@ class Happening(Enum):
 
 
 class Act(Enum):
-    """What a transition makes happen."""
+    """The actions of a transition, in the table's cells."""
 
     TRANSMIT = auto()  # the last message, once more or for the first time
     ACKNOWLEDGE = auto()  # ACK a 3xx-6xx
     DELIVER = auto()  # pass the message to the transaction's user
-    TIME_OUT = auto()  # tell the user that nothing came
+    TIME_OUT = auto()  # tell the user that no response came
     FAIL = auto()  # tell the user that the transport failed
 
 
 class Cell(NamedTuple):
-    """One entry of a table."""
+    """One entry of a table: the next state and the actions."""
 
     state: TransactionState
     acts: tuple[Act, ...] = ()
@@ -135,7 +134,7 @@ ARMED: Mapping[int, Mapping[TransactionState, tuple[Timer, ...]]] = {
     },
     id(SERVER): {S.COMPLETED: (Timer.J,)},
 }
-"""Which timers run in which state of which machine."""
+"""The timers that run in each state of each machine."""
 
 
 class Wire(Protocol):
@@ -144,14 +143,14 @@ class Wire(Protocol):
     clock: Clock
 
     def transmit(self, data: bytes, hop: Hop, key: str) -> None:
-        """Sends `data`; a failure comes back as `TRANSPORT_ERROR` to the transaction `key`."""
+        """Sends `data`; a failure is reported as `TRANSPORT_ERROR` to the transaction `key`."""
 
     def forget(self, transaction: Transaction) -> None:
         """Drops `transaction`, which has terminated."""
 
 
 class Transaction:
-    """What the four machines share: running their table."""
+    """The common part of the four machines, which runs their table."""
 
     def __init__(self, wire: Wire, table: Table, state: TransactionState, *, hop: Hop, key: str) -> None:
         self.state = state
@@ -160,22 +159,22 @@ class Transaction:
         self._wire = wire
         self._table = table
         self._alarms: dict[Timer, Alarm] = {}
-        self._last = b""  # what TRANSMIT sends
+        self._last = b""  # the message that TRANSMIT sends
 
     @property
     def terminated(self) -> bool:
         return self.state is TransactionState.TERMINATED
 
     def _happen(self, what: Happening | Timer, now: float) -> tuple[Act, ...]:
-        """Moves to the next state, returns what is left to do."""
+        """Moves to the next state and returns the remaining actions."""
         cell = self._table.get((self.state, what))
         if cell is None:
             return ()
         if cell.state is not self.state:
             self._enter(cell.state, now)
         if Act.TRANSMIT in cell.acts:
-            # Without the key: a repetition that cannot be sent is a lost one. It does not mean that nothing
-            # arrived, so that nobody may be called at another address for it.
+            # Without the key: a failed repetition counts as lost. The first transmission may have arrived, so
+            # nobody is called at another address for it.
             self._wire.transmit(self._last, self.hop, "")
         return cell.acts
 
@@ -212,36 +211,36 @@ class Transaction:
         self._perform(self._happen(timer, now), None, now)
 
     def _perform(self, acts: tuple[Act, ...], response: Response | None, now: float) -> None:
-        """What only one side knows how to do."""
+        """Performs the actions that client and server differ in."""
         raise NotImplementedError
 
 
 class TransactionUser(Protocol):
-    """Whoever sent a request: told of everything that comes back."""
+    """The sender of a request, which receives its responses."""
 
     def response_received(self, response: Response, now: float) -> None:
-        """A provisional or final response; after a 2xx to INVITE possibly more of them."""
+        """Receives a provisional or final response; after a 2xx to INVITE possibly further ones."""
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Nothing came (timer B or F), or the request could not be sent at all."""
+        """Reports that no response came (timer B or F), or that the request could not be sent."""
 
 
 class FireAndForget:
-    """The user of a request whose answer changes nothing (BYE, CANCEL, what has terminated)."""
+    """The user of a request whose response changes nothing (BYE, CANCEL, terminated transactions)."""
 
     def response_received(self, response: Response, now: float) -> None:
-        """Ignores the response: nothing depends on it."""
+        """Ignores the response, since nothing depends on it."""
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
         """Ignores that no response came: nothing depends on one."""
 
 
 class ClientTransaction(Transaction):
-    """A request that we sent. Its `key` is the branch of its topmost Via, and its method."""
+    """A request sent. Its `key` is the branch of its topmost Via, and its method."""
 
     def __init__(self, wire: Wire, request: Request, *, hop: Hop, user: TransactionUser) -> None:
         self.request = request
-        self.source: Hop | None = None  # where its last response came from
+        self.source: Hop | None = None  # the source of its last response
         self._user: TransactionUser = user
         invite = request.method == "INVITE"
         first = TransactionState.CALLING if invite else TransactionState.TRYING
@@ -264,17 +263,17 @@ class ClientTransaction(Transaction):
         self._wire.transmit(self._last, self.hop, self.key)
 
     def receive(self, response: Response, now: float) -> None:
-        """A response whose branch and CSeq method are ours."""
+        """Takes a response that matches the request's branch and CSeq method."""
         self._perform(self._happen(_kind(response.status), now), response, now)
 
     def abandon(self, now: float) -> None:
-        """Ends an INVITE that was cancelled and has no final response all the same (RFC 3261 9.1)."""
+        """Ends an INVITE that was cancelled and still has no final response (RFC 3261 9.1)."""
         if not self.terminated:
             self._enter(TransactionState.TERMINATED, now)
             self._perform((), None, now)
 
     def transport_failed(self, now: float) -> None:
-        """The request could not be sent."""
+        """Reports to the user that the request could not be sent."""
         self._perform(self._happen(Happening.TRANSPORT_ERROR, now), None, now)
 
     def _perform(self, acts: tuple[Act, ...], response: Response | None, now: float) -> None:
@@ -287,11 +286,11 @@ class ClientTransaction(Transaction):
             elif act in (Act.TIME_OUT, Act.FAIL):
                 self._user.no_response(now, transport_failed=act is Act.FAIL)
         if self.terminated:
-            self._user = FireAndForget()  # it knows the transaction: neither is to keep the other
+            self._user = FireAndForget()  # the user refers to the transaction: neither keeps the other alive
 
 
 class ServerTransaction(Transaction):
-    """A request that we received. `source` is where from; responses go to `hop`."""
+    """A request received from `source`. Responses go to `hop`."""
 
     def __init__(self, wire: Wire, request: Request, *, hop: Hop, key: str, source: Hop) -> None:
         self.request = request
@@ -303,7 +302,7 @@ class ServerTransaction(Transaction):
 
     @property
     def answered(self) -> bool:
-        """Whether a final response has been given."""
+        """Whether a final response has been sent."""
         return self.status >= 200
 
     def respond(self, response: Response, now: float) -> None:
@@ -316,17 +315,17 @@ class ServerTransaction(Transaction):
         self._happen(what, now)
 
     def receive(self, request: Request, now: float) -> None:
-        """The request again, or the ACK of our 3xx-6xx."""
+        """Takes a retransmitted request, or the ACK of a 3xx-6xx."""
         what = Happening.ACK if request.method == "ACK" else Happening.REQUEST
         if what is Happening.REQUEST and not self._last:
             return
         self._happen(what, now)
 
     def transport_failed(self, now: float) -> None:
-        """A response could not be sent. The timers decide: the client may yet reconnect and retransmit."""
+        """Does nothing: the client may reconnect and retransmit before the timers end."""
 
     def _perform(self, acts: tuple[Act, ...], response: Response | None, now: float) -> None:
-        """Nothing beyond TRANSMIT happens on this side."""
+        """Does nothing: a server only transmits."""
 
 
 def _kind(status: int) -> Happening:
@@ -336,17 +335,17 @@ def _kind(status: int) -> Happening:
 
 
 def ack_of_failure(invite: Request, response: Response) -> Request:
-    """The ACK that belongs to the transaction itself (RFC 3261 17.1.1.3)."""
+    """Makes the ACK of a 3xx-6xx, which belongs to the INVITE's transaction (RFC 3261 17.1.1.3)."""
     return _sibling(invite, "ACK", to=response.headers.get("To") or "")
 
 
 def cancel_of(invite: Request) -> Request:
-    """The CANCEL of an INVITE (RFC 3261 9.1)."""
+    """Makes the CANCEL of an INVITE (RFC 3261 9.1)."""
     return _sibling(invite, "CANCEL", to=invite.headers.get("To") or "")
 
 
 def _sibling(invite: Request, method: str, *, to: str) -> Request:
-    """A request that shares the branch and the way of an INVITE."""
+    """Makes a request that shares the branch and the route of an INVITE."""
     headers = Headers([("Via", str(invite.via))])
     for route in invite.headers.get_all("Route"):
         headers.add("Route", route)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from aiohttp.test_utils import TestClient
 
 from api.http.openapi import operations
 from api.http.operation import About
@@ -30,13 +29,11 @@ from tests.support.http.api_walk import (
     takes_company,
     uncovered,
 )
-from tests.support.http.models import fake_models
 from tests.support.http.webhooks import receiver
-from tests.support.node.server import INBOUND, KEY, OUTBOUND, SPEECH_KEY, bearer, running
+from tests.support.node.node import INBOUND, KEY, OUTBOUND, SPEECH_KEY, Client, bearer, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Client = TestClient[Any, Any]
 
 KEYS = {"calls": KEY, "web-calls": WEB_KEY, "speech": SPEECH_KEY, "admin": ADMIN_KEY}
 
@@ -67,14 +64,12 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     site = write_api_site(tmp_path_factory.mktemp("access"))
-    text = site.path.read_text().replace('name = "Other"\n', 'name = "Other"\nweb_calls = true\n')
-    site.path.write_text(text)
-    with fake_models():
-        async with receiver() as hook, running(site) as (_, client):
-            things = await acmes_things(client, hook.url)
-            async with client.get("/openapi.json") as answer:
-                document = await answer.json()
-            yield World(client, things, await intruders(client, OTHER_ADMIN_KEY), document)
+    site.add('name = "Other"', "web_calls = true")
+    async with receiver() as hook, running(site) as (_, client):
+        things = await acmes_things(client, hook.url)
+        async with client.get("/openapi.json") as answer:
+            document = await answer.json()
+        yield World(client, things, await intruders(client, OTHER_ADMIN_KEY), document)
 
 
 async def test_nobody_sees_or_touches_what_their_key_is_not_for(world: World) -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from api.schemas.calls import BatchResponse, CancelResponse, TrialResponse
 from tests.support.http.api_site import SAUDI_AGENT, SAUDI_KEY, SERVER_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on
-from tests.support.node.server import (
+from tests.support.node.node import (
     INBOUND,
     KEY,
     NO_TRUNK,
     OTHER_COMPANYS,
     OUTBOUND,
+    Client,
     bearer,
-    running,
+    clients_of_module,
     until_final,
 )
 
@@ -31,17 +27,8 @@ PLACE = "/api/v1/calls/outbound"
 CANCEL = "/api/v1/calls/queue/cancel/"
 NAMED = {"promptVariables": {"name": "Bo"}}
 
-Client = TestClient[Any, Any]
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
-async def client(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Client]:
-    with fake_models(), database_on(request.param) as database:
-        site = write_api_site(tmp_path_factory.mktemp("batch"), database=database)
-        async with running(site) as (_, client):
-            yield client
+client = clients_of_module(write_api_site)
 
 
 async def post(

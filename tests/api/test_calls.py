@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from api.schemas.base import CallReport
 from api.schemas.calls import OutboundResponse
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on
-from tests.support.node.server import (
+from tests.support.node.node import (
     INBOUND,
     KEY,
     MODEL_AGENT,
@@ -24,10 +19,10 @@ from tests.support.node.server import (
     OTHER_COMPANYS,
     OTHER_KEY,
     OUTBOUND,
+    Client,
     bearer,
-    running,
+    clients_of_module,
     until_final,
-    write_site,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -41,18 +36,8 @@ GOOD: dict[str, Any] = {
     "metadata": {"row": 7},
 }
 
-Client = TestClient[Any, Any]
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
-async def client(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Client]:
-    with fake_models(), database_on(request.param) as database:
-        directory = tmp_path_factory.mktemp("calls")
-        site = write_site(directory, more=MODEL_AGENT, transport="tcp", database=database)
-        async with running(site) as (_, client):
-            yield client
+client = clients_of_module(more=MODEL_AGENT, transport="tcp")
 
 
 async def place(client: Client, body: Any, key: str = KEY) -> tuple[int, dict[str, Any]]:

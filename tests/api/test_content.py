@@ -1,4 +1,4 @@
-"""What a body says that it is (spec.md, section 4: Content-Type), for every path that takes one."""
+"""The Content-Type of a request body, for every path that takes one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from tests.support.http.api_site import ADMIN_KEY, SAUDI_AGENT, SAUDI_KEY, WEB_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, SPEECH_KEY, bearer, running
+from tests.support.node.node import KEY, SPEECH_KEY, Client, bearer, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Client = TestClient[Any, Any]
 
 PATHS = {
     "/api/v1/calls/outbound": KEY,
@@ -51,9 +48,8 @@ OTHERS = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    with fake_models():
-        async with running(write_api_site(tmp_path_factory.mktemp("content"))) as (_, client):
-            yield client
+    async with running(write_api_site(tmp_path_factory.mktemp("content"))) as (_, client):
+        yield client
 
 
 async def sent(client: Client, path: str, content: bytes, kind: str | None, key: str) -> tuple[int, Any]:

@@ -7,36 +7,28 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import ClientSession, TCPConnector
-from aiohttp.test_utils import TestClient
 
 from api.http.auth import GUESSES
 from mediaserver.admission.key_guessing import PREFIX_TRIES
 from mediaserver.rooms.registry import RoomRegistry
-from mediaserver.server import Server
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, OTHER_KEY, SPEECH_KEY, bearer, running
+from tests.support.node.node import KEY, OTHER_KEY, SPEECH_KEY, Client, Node, bearer, running
 from tests.support.webrtc.rooms import AGENT, CALLS_KEY, TALKER, write_web_site
-
-Client = TestClient[Any, Any]
-Site = tuple[Server, Client]
 
 CALLS = "/api/v1/calls"
 PROXY = '[server]\ntrusted_proxies = ["127.0.0.0/8"]\n'
 
 
 @pytest_asyncio.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[Node]:
     """Behind a proxy, which tells who asks."""
     where = write_web_site(tmp_path, public=True)
-    where.path.write_text(where.path.read_text().replace("[server]\n", PROXY, 1))
-    with fake_models():
-        async with running(where) as running_site:
-            yield running_site
+    where.change("[server]\n", PROXY)
+    async with running(where) as running_site:
+        yield running_site
 
 
 async def ask(client: Client, key: str, address: str, path: str = CALLS) -> tuple[int, int]:
@@ -59,7 +51,7 @@ def go_on(client: Client, name: str, key: str = "") -> None:
 
 
 async def test_guessing_is_slowed_counted_and_told_and_keeps_nobody_out_who_was_in(
-    site: Site, caplog: pytest.LogCaptureFixture
+    site: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, client = site
     assert (await ask(client, KEY, "203.0.113.9"))[0] == 200
@@ -85,7 +77,7 @@ async def test_guessing_is_slowed_counted_and_told_and_keeps_nobody_out_who_was_
     assert 'mediaserver_key_bans_total{by="address",standing="slowed"} 1.0' in metrics
 
 
-async def test_an_ipv6_subscriber_is_one_address(site: Site) -> None:
+async def test_an_ipv6_subscriber_is_one_address(site: Node) -> None:
     _, client = site
     keys = [await ask(client, f"{number} guess", f"2001:db8:1:2::{number:x}") for number in range(60)]
     assert Counter(status for status, _ in keys)[429] > 20
@@ -94,7 +86,7 @@ async def test_an_ipv6_subscriber_is_one_address(site: Site) -> None:
     assert (await ask(client, KEY, "2001:db8:1:3::1"))[0] == 200
 
 
-async def test_a_beginning_is_guarded_against_many_addresses(site: Site) -> None:
+async def test_a_beginning_is_guarded_against_many_addresses(site: Node) -> None:
     _, client = site
     assert (await ask(client, KEY, "203.0.113.9"))[0] == 200
     tried = [await ask(client, f"{KEY[:7]}{number}", f"198.51.100.{number}") for number in range(150)]
@@ -105,7 +97,7 @@ async def test_a_beginning_is_guarded_against_many_addresses(site: Site) -> None
     assert (await ask(client, OTHER_KEY, "198.51.100.200"))[0] == 200
 
 
-async def test_every_door_has_the_same_guard(site: Site) -> None:
+async def test_every_door_has_the_same_guard(site: Node) -> None:
     """Speech, for which a key is optional, is another way to ask whether a key is right."""
     _, client = site
     body = {"text": "Hi.", "format": "wav", "chunk_size": 128}
@@ -122,17 +114,16 @@ async def test_every_door_has_the_same_guard(site: Site) -> None:
 
 async def test_without_a_proxy_the_connection_says_who_asks(tmp_path: Path) -> None:
     """What a client writes into X-Forwarded-For makes nobody of it another one."""
-    with fake_models():
-        async with running(write_web_site(tmp_path)) as (_, client):
-            tried = [await ask(client, f"{number} guess", f"198.51.100.{number}") for number in range(100)]
-            assert Counter(status for status, _ in tried)[429] > 50
-            go_on(client, "127.0.0.1")
-            assert (await ask(client, KEY, "198.51.100.200"))[0] == 429
-            connector = TCPConnector(local_addr=("127.0.0.2", 0))
-            async with ClientSession(connector=connector) as other:
-                url = client.make_url(CALLS)
-                async with other.get(url, headers=bearer(KEY)) as answer:
-                    assert answer.status == 200
+    async with running(write_web_site(tmp_path)) as (_, client):
+        tried = [await ask(client, f"{number} guess", f"198.51.100.{number}") for number in range(100)]
+        assert Counter(status for status, _ in tried)[429] > 50
+        go_on(client, "127.0.0.1")
+        assert (await ask(client, KEY, "198.51.100.200"))[0] == 429
+        connector = TCPConnector(local_addr=("127.0.0.2", 0))
+        async with ClientSession(connector=connector) as other:
+            url = client.make_url(CALLS)
+            async with other.get(url, headers=bearer(KEY)) as answer:
+                assert answer.status == 200
 
 
 # Talks without a key ----------------------------------------------------------------------------------------
@@ -148,47 +139,43 @@ async def begin(client: Client, address: str, agent: str = AGENT) -> tuple[int, 
 
 async def test_visitors_are_limited_each_and_together(tmp_path: Path) -> None:
     site = write_web_site(tmp_path, public=True)
-    text = site.path.read_text().replace("[server]\n", PROXY, 1)
     limits = "[rooms]\npublic_talk_at_once = 7\npublic_talk_at_once_each = 3\n"
-    site.path.write_text(text.replace("[rooms]\n", limits, 1))
-    with fake_models():
-        async with running(site) as (server, client):
-            first = [await begin(client, "203.0.113.9") for _ in range(200)]
-            assert [status for status, _ in first[:4]] == [200, 200, 200, 429]
-            assert {status for status, _ in first[3:]} == {429}
-            assert all(wait_s > 0 for status, wait_s in first if status == 429)
-            assert server.lobby.rooms == 3
-            second = [(await begin(client, "203.0.113.10", TALKER))[0] for _ in range(4)]
-            assert second == [200, 200, 200, 429]
-            assert [(await begin(client, f"198.51.100.{n}"))[0] for n in range(3)] == [200, 429, 429]
-            assert server.lobby.rooms == 7
-            # With a key as many as ever: they are the company's own.
-            body = {"agentId": AGENT}
-            async with client.post(
-                "/api/v1/web-calls/connect", json=body, headers=bearer(CALLS_KEY)
-            ) as answer:
-                assert answer.status == 200
-            # A room that is over makes place.
-            await server.lobby.hang_up([next(iter(server.lobby._rooms))])
-            assert (await begin(client, "198.51.100.99"))[0] == 200
+    site.change("[server]\n", PROXY).change("[rooms]\n", limits)
+    async with running(site) as (server, client):
+        first = [await begin(client, "203.0.113.9") for _ in range(200)]
+        assert [status for status, _ in first[:4]] == [200, 200, 200, 429]
+        assert {status for status, _ in first[3:]} == {429}
+        assert all(wait_s > 0 for status, wait_s in first if status == 429)
+        assert server.room_registry.rooms == 3
+        second = [(await begin(client, "203.0.113.10", TALKER))[0] for _ in range(4)]
+        assert second == [200, 200, 200, 429]
+        assert [(await begin(client, f"198.51.100.{n}"))[0] for n in range(3)] == [200, 429, 429]
+        assert server.room_registry.rooms == 7
+        # With a key as many as ever: they are the company's own.
+        body = {"agentId": AGENT}
+        async with client.post("/api/v1/web-calls/connect", json=body, headers=bearer(CALLS_KEY)) as answer:
+            assert answer.status == 200
+        # A room that is over makes place.
+        await server.room_registry.hang_up([next(iter(server.room_registry._rooms))])
+        assert (await begin(client, "198.51.100.99"))[0] == 200
 
 
-async def test_one_address_begins_so_many_a_minute(site: Site) -> None:
+async def test_one_address_begins_so_many_a_minute(site: Node) -> None:
     server, client = site
     begun = Counter[int]()
     for _ in range(60):
         status, _ = await begin(client, "203.0.113.9")
         begun[status] += 1
-        await server.lobby.hang_up(list(server.lobby._rooms))
+        await server.room_registry.hang_up(list(server.room_registry._rooms))
     assert set(begun) == {200, 429}
     assert (await begin(client, "203.0.113.10"))[0] == 200
 
 
-async def test_a_visitor_who_does_not_come_gives_the_place_back(site: Site) -> None:
+async def test_a_visitor_who_does_not_come_gives_the_place_back(site: Node) -> None:
     server, client = site
     assert (await begin(client, "203.0.113.9"))[0] == 200
-    lobby: RoomRegistry = server.lobby
-    (name,) = lobby._rooms
-    room = lobby._rooms[name].room
+    room_registry: RoomRegistry = server.room_registry
+    (name,) = room_registry._rooms
+    room = room_registry._rooms[name].room
     assert room.expired(room._created_s + 61)
     assert not room.expired(room._created_s + 59)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest_asyncio
+import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.app import build
 from mediaserver.server import Server
 from mediaserver.settings import load
-from tests.support.http.models import Ears, fake_models
-from tests.support.node.server import bearer, running, write_site
+from tests.support.http.models import Recognizer, fake_models
+from tests.support.node.node import Client, Node, bearer, node_of_module, running, write_site
 
-Client = TestClient[Any, Any]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+node = node_of_module()
 
 
-@pytest_asyncio.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    with fake_models():
-        async with running(write_site(tmp_path)) as (_, client):
-            yield client
+@pytest.fixture
+def client(node: Node) -> Client:
+    return node.client
 
 
 async def test_a_running_server_is_alive_and_ready(client: Client) -> None:
@@ -49,7 +48,7 @@ async def test_before_its_start_a_server_is_alive_and_says_what_it_waits_for(tmp
 
 
 async def test_an_engine_that_is_missing_is_told_with_its_reason(tmp_path: Path) -> None:
-    with fake_models(Ears(missing="no model in /models: put one there")):
+    with fake_models(Recognizer(missing="no model in /models: put one there")):
         async with running(write_site(tmp_path)) as (_, client), client.get("/readyz") as answer:
             assert answer.status == 503
             missing = (await answer.json())["missing"]
@@ -58,13 +57,12 @@ async def test_an_engine_that_is_missing_is_told_with_its_reason(tmp_path: Path)
 
 
 async def test_a_draining_server_is_not_ready(tmp_path: Path) -> None:
-    with fake_models():
-        async with running(write_site(tmp_path)) as (server, client):
-            assert await server.drain() is True
-            async with client.get("/readyz") as answer:
-                assert (answer.status, (await answer.json())["missing"]) == (503, ["draining"])
-            async with client.get("/healthz") as answer:
-                assert answer.status == 200
+    async with running(write_site(tmp_path)) as (server, client):
+        assert await server.drain() is True
+        async with client.get("/readyz") as answer:
+            assert (answer.status, (await answer.json())["missing"]) == (503, ["draining"])
+        async with client.get("/healthz") as answer:
+            assert answer.status == 200
 
 
 async def test_metrics_can_be_scraped(client: Client) -> None:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from aiohttp import web
-from aiohttp.test_utils import TestClient
 
 from api.http.openapi import operations
 from tests.support.http.api_site import SERVER_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on
-from tests.support.node.server import KEY, SPEECH_KEY, bearer, running
+from tests.support.node.node import (
+    KEY,
+    SPEECH_KEY,
+    Client,
+    bearer,
+    clients_of_module,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Client = TestClient[Any, Any]
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
-async def client(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Client]:
-    with fake_models(), database_on(request.param) as database:
-        site = write_api_site(tmp_path_factory.mktemp("octets"), database=database)
-        async with running(site) as (_, client):
-            yield client
+client = clients_of_module(write_api_site)
 
 
 async def raw(client: Client, head: bytes) -> int:

@@ -20,8 +20,7 @@ from api import batches, calls, health, rooms, speech, web_calls
 from api.manage import keys, resources, webhooks
 from tests.support.http.api_site import SERVER_KEY, WEB_KEY, write_api_site
 from tests.support.http.models import fake_models
-from tests.support.node.databases import database_on
-from tests.support.node.server import KEY, SPEECH_KEY, Site, running
+from tests.support.node.node import KEY, SPEECH_KEY, Site, database_on, running
 
 CHECKED = [
     "not_a_server_error",

@@ -15,12 +15,11 @@ import aiohttp
 import numpy as np
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from mediaserver.errors import TooLarge
 from pipeline.audio.resample import resample
 from tests.support.hostile.bombs import BOMBS
-from tests.support.node.server import KEY, REAL_ENGINES, SPEECH_KEY, Site, bearer, running, write_site
+from tests.support.node.node import KEY, REAL_ENGINES, SPEECH_KEY, Client, Site, bearer, running, write_site
 from tests.support.speech.engines import flite, word_errors
 from tests.support.speech.sounds import file_of, played, tone
 
@@ -38,7 +37,6 @@ audio_s = 30
 at_once = 3
 """
 
-Client = TestClient[Any, Any]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

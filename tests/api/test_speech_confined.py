@@ -14,9 +14,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from bench.support.processes import children, module_of
 from pipeline.confinement.confined_process import clean_environment
 from pipeline.confinement.confinement import lacking
-from tests.support.node.server import REAL_ENGINES, SPEECH_KEY, ServerProcess, bearer, serving, write_site
+from tests.support.node.node import REAL_ENGINES, SPEECH_KEY, ServerProcess, bearer, serving, write_site
 from tests.support.speech.sounds import file_of, tone
 
 SECRET = "sk-of-the-server"
@@ -55,18 +56,8 @@ def upload(server: ServerProcess, octets: bytes = AUDIO) -> int:
 
 def programs(server: ServerProcess) -> dict[str, int]:
     """Process ids of what the server runs beside itself, by module."""
-    pid = server.process.pid
-    children = (
-        child
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    )
-    found = {}
-    for child in children:
-        command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if "-m" in command:
-            found[command[command.index("-m") + 1]] = int(child)
-    return found
+    found = {module_of(child): child for child in children(server.process.pid)}
+    return {module: child for module, child in found.items() if module}
 
 
 def until(condition: Callable[[], bool]) -> None:

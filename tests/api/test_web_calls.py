@@ -10,27 +10,33 @@ from typing import Any
 import jwt
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from api.schemas.calls import WebCallResponse
 from tests.support.http.api_site import ADMIN_KEY, ROOMS_SECRET, WEB_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on, rows_of
-from tests.support.node.server import KEY, OTHER_COMPANYS, OUTBOUND, Site, bearer, running
+from tests.support.node.node import (
+    DATABASES,
+    KEY,
+    OTHER_COMPANYS,
+    OUTBOUND,
+    Client,
+    Site,
+    bearer,
+    database_on,
+    rows_of,
+    running,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONNECT = "/api/v1/web-calls/connect"
 NAMED = {"promptVariables": {"name": "Bo"}}
 
-Client = TestClient[Any, Any]
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
 async def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Client, Site]]:
-    with fake_models(), database_on(request.param) as database:
+    with database_on(request.param) as database:
         site = write_api_site(tmp_path_factory.mktemp("web"), database=database)
         async with running(site) as (_, client):
             yield client, site
@@ -135,7 +141,6 @@ async def test_a_company_without_web_calls_and_a_server_without_rooms(tmp_path: 
         (f'api_secret = "{ROOMS_SECRET}"\n', 500, "Service not configured"),
     ):
         site.path.write_text(text.replace(change, ""))
-        with fake_models():
-            async with running(site) as (_, client):
-                answered = await connect(client, {"agentId": OUTBOUND, "metadata": NAMED})
-            assert answered == (status, {"error": message})
+        async with running(site) as (_, client):
+            answered = await connect(client, {"agentId": OUTBOUND, "metadata": NAMED})
+        assert answered == (status, {"error": message})

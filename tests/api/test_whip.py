@@ -6,50 +6,31 @@ import asyncio
 import io
 import json
 import wave
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp.test_utils import TestClient
 
 from mediaserver.admin.access import Access
 from mediaserver.errors import InvalidRequest, NotFound, ScopeMissing
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S
 from mediaserver.rooms.tokens import Grant, mint
 from mediaserver.rooms.web_call import WebCallRequest
-from mediaserver.server import Server
-from tests.support.http.models import fake_models
-from tests.support.node.server import OUTBOUND, REAL_ENGINES, bearer, running
+from tests.support.node.node import OUTBOUND, REAL_ENGINES, Node, bearer, running, until_final
 from tests.support.speech.tones import share_at
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import AGENT, CALLS_KEY, NEEDY, bearing, invite, join, spoken, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 
-Web = tuple[Server, TestClient[Any, Any]]
 SECRET = "a-secret-of-thirty-two-characters"
 
 
 @pytest.fixture
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
-@pytest.fixture
-async def web(models: None, tmp_path: Path) -> AsyncIterator[Web]:
+async def web(tmp_path: Path) -> AsyncIterator[Node]:
     async with running(write_web_site(tmp_path)) as running_site:
         yield running_site
-
-
-async def report_of(client: TestClient[Any, Any], call_id: str, timeout_s: float = 30.0) -> dict[str, Any]:
-    async with asyncio.timeout(timeout_s):
-        while True:
-            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(CALLS_KEY)) as answer:
-                report: dict[str, Any] = await answer.json()
-            if report.get("endedAt"):
-                return report
-            await asyncio.sleep(0.05)
 
 
 def words(events: list[dict[str, Any]], *, speaker: str) -> list[str]:
@@ -71,14 +52,13 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
         async with rtc_client(wav=str(answer), loop=False, keep=str(keep)) as rtc:
             await join(client, rtc, ticket.token)
             await rtc.event("sound")  # the greeting
-            async with asyncio.timeout(30):  # and its end: a caller who is understood does not talk over it
-                while states(rtc.events)[-2:] != ["speaking", "listening"]:
-                    await asyncio.sleep(0.05)
+            # and its end: a caller who is understood does not talk over it
+            await until(lambda: states(rtc.events)[-2:] == ["speaking", "listening"])
             rtc.tell(wav=str(answer))
             await rtc.event("closed", timeout_s=30)
             report = await rtc.end()
-        call = await report_of(client, ticket.room_name)
-        record = await server.orders.call(Access("web"), ticket.room_name)
+        call = await until_final(client, ticket.room_name, key=CALLS_KEY)
+        record = await server.call_api.call(Access("web"), ticket.room_name)
     assert call["direction"] == "web"
     assert call["status"] == "COMPLETED"
     assert call["phoneNumber"] == "ann"
@@ -94,7 +74,7 @@ async def test_a_spoken_answer_is_understood_and_the_call_is_kept_like_any_other
     assert report["loudest"] > 1000
 
 
-async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
+async def test_events_of_a_web_call_are_told_in_order(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with rtc_client() as rtc:
@@ -103,7 +83,7 @@ async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
         await rtc.event("message")
         async with client.delete(url) as answer:
             assert answer.status == 200
-        call = await report_of(client, ticket.room_name)
+        call = await until_final(client, ticket.room_name, key=CALLS_KEY)
         async with client.delete(url) as answer:
             assert answer.status == 404
     assert call["endedBy"] == "remote"
@@ -113,12 +93,10 @@ async def test_events_of_a_web_call_are_told_in_order(web: Web) -> None:
     assert rows[0] == "webcall.started"
     assert "webcall.ended" in rows
     assert not {"call.answered", "call.completed"} & set(rows)
-    async with asyncio.timeout(30):
-        while server.lobby.rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: not server.room_registry.rooms)
 
 
-async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up(web: Web) -> None:
+async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with rtc_client() as rtc:
@@ -127,11 +105,11 @@ async def test_a_client_that_closes_its_connection_before_its_delete_has_hung_up
         await rtc.end()  # closes the connection; a browser's DELETE is overtaken like this
         async with client.delete(url) as answer:
             assert answer.status == 200
-        call = await report_of(client, ticket.room_name)
+        call = await until_final(client, ticket.room_name, key=CALLS_KEY)
     assert (call["endedBy"], call["hangupCause"]) == ("remote", "normal")
 
 
-async def test_the_api_hangs_a_web_call_up(web: Web) -> None:
+async def test_the_api_hangs_a_web_call_up(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with rtc_client() as rtc:
@@ -141,13 +119,13 @@ async def test_the_api_hangs_a_web_call_up(web: Web) -> None:
         async with client.post(url, headers=bearer(CALLS_KEY)) as answer:
             assert answer.status == 200, await answer.text()
         await rtc.event("closed")
-        call = await report_of(client, ticket.room_name)
+        call = await until_final(client, ticket.room_name, key=CALLS_KEY)
         told = [json.loads(each["text"]) for each in rtc.events if each.get("event") == "message"]
     assert call["endedBy"] == "local"
     assert told[-1]["type"] == "ended"
 
 
-async def test_a_second_window_takes_over_from_the_first(web: Web) -> None:
+async def test_a_second_window_takes_over_from_the_first(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with rtc_client() as first, rtc_client() as second:
@@ -160,11 +138,11 @@ async def test_a_second_window_takes_over_from_the_first(web: Web) -> None:
         assert told[-1] == {"type": "ended", "reason": "duplicate_identity"}
 
 
-async def test_a_supervisor_hears_both_and_is_not_heard(web: Web, tmp_path: Path) -> None:
+async def test_a_supervisor_hears_both_and_is_not_heard(web: Node, tmp_path: Path) -> None:
     server, client = web
     ticket = invite(server)
     grant = Grant(room=ticket.room_name, identity="boss")
-    claims = server.lobby.verify(server.lobby.mint(grant))
+    claims = server.room_registry.verify(server.room_registry.mint(grant))
     listener = Grant(
         room=ticket.room_name,
         identity="boss",
@@ -177,14 +155,14 @@ async def test_a_supervisor_hears_both_and_is_not_heard(web: Web, tmp_path: Path
     ):
         await join(client, ann, ticket.token)
         await ann.event("connected")
-        await join(client, boss, server.lobby.mint(listener))
+        await join(client, boss, server.room_registry.mint(listener))
         await boss.event("sound")
         ann.tell(message=json.dumps({"type": "text", "text": "perhaps"}))
         await asyncio.sleep(2.0)  # the agent asks again, ann hums on
         await ann.end()
         await boss.event("closed")  # the room ends with the last who may speak
         await boss.end()
-        call = await report_of(client, ticket.room_name)
+        call = await until_final(client, ticket.room_name, key=CALLS_KEY)
     assert call["status"] == "COMPLETED"
     shares = {name: [loudest_share(path, hz) for hz in (200, 440, 900)] for name, path in heard.items()}
     assert min(shares["boss"][:2]) > 0.2  # the agent, whose voice hums at 200 Hz, and ann
@@ -201,7 +179,7 @@ def loudest_share(path: Path, hz: float) -> float:
     return max(share_at(piece, rate, hz) for piece in pieces)
 
 
-async def test_what_does_not_open_a_room(web: Web) -> None:
+async def test_what_does_not_open_a_room(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     other = mint(Grant(room="elsewhere", identity="eve"), key="devkey", secret=SECRET)
@@ -215,7 +193,7 @@ async def test_what_does_not_open_a_room(web: Web) -> None:
             assert answer.status == status
             assert "error" in await answer.json()
             assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    assert server.lobby.rooms == 1
+    assert server.room_registry.rooms == 1
 
 
 @pytest.mark.parametrize(
@@ -232,7 +210,7 @@ async def test_what_does_not_open_a_room(web: Web) -> None:
     ],
 )
 async def test_a_bad_offer_is_refused_and_holds_nothing(
-    web: Web, body: str | bytes, content_type: str, status: int
+    web: Node, body: str | bytes, content_type: str, status: int
 ) -> None:
     server, client = web
     ticket = invite(server)
@@ -240,26 +218,24 @@ async def test_a_bad_offer_is_refused_and_holds_nothing(
     content = io.BytesIO(body if isinstance(body, bytes) else body.encode())
     async with client.post("/rtc/whip", data=content, headers=headers) as answer:
         assert answer.status == status, await answer.text()
-    assert len(server.lobby._port) == 0
-    assert len(server.lobby) == 0
+    assert len(server.room_registry._port) == 0
+    assert len(server.room_registry) == 0
 
 
-async def test_a_full_server_says_so(web: Web) -> None:
+async def test_a_full_server_says_so(web: Node) -> None:
     server, client = web
     tickets = [invite(server) for _ in range(4)]
     async with rtc_client() as one, rtc_client() as two, rtc_client() as three:
         for rtc, ticket in zip((one, two, three), tickets, strict=False):
             await join(client, rtc, ticket.token)
             await rtc.event("connected")
-        async with asyncio.timeout(30):
-            while len(server.lobby) < 3:  # their calls have begun
-                await asyncio.sleep(0.05)
+        await until(lambda: len(server.room_registry) >= 3)  # their calls have begun
         async with client.post("/rtc/whip", data="v=0\r\n", headers=bearing(tickets[3].token)) as answer:
             assert answer.status == 503
             assert int(answer.headers["Retry-After"]) > 0
 
 
-async def test_a_page_of_another_origin_may_ask(web: Web) -> None:
+async def test_a_page_of_another_origin_may_ask(web: Node) -> None:
     _, client = web
     headers = {"Origin": "https://example.com", "Access-Control-Request-Method": "POST"}
     async with client.options("/rtc/whip", headers=headers) as answer:
@@ -268,7 +244,7 @@ async def test_a_page_of_another_origin_may_ask(web: Web) -> None:
         assert "Location" in answer.headers["Access-Control-Expose-Headers"]
 
 
-async def test_candidates_trickle_and_nonsense_is_refused(web: Web) -> None:
+async def test_candidates_trickle_and_nonsense_is_refused(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with rtc_client() as rtc:
@@ -287,29 +263,29 @@ async def test_candidates_trickle_and_nonsense_is_refused(web: Web) -> None:
             assert answer.status == 404
 
 
-async def test_an_agent_that_lacks_something_is_refused_before_anybody_joins(web: Web) -> None:
+async def test_an_agent_that_lacks_something_is_refused_before_anybody_joins(web: Node) -> None:
     server, _ = web
     with pytest.raises(NotFound):
-        server.lobby.invite("web", WebCallRequest(agent_id="nobody"))
+        server.room_registry.invite("web", WebCallRequest(agent_id="nobody"))
     with pytest.raises(ScopeMissing):
-        server.lobby.invite("acme", WebCallRequest(agent_id=OUTBOUND))
+        server.room_registry.invite("acme", WebCallRequest(agent_id=OUTBOUND))
     with pytest.raises(InvalidRequest, match="place"):
-        server.lobby.invite("web", WebCallRequest(agent_id=NEEDY))
-    assert server.lobby.rooms == 0
+        server.room_registry.invite("web", WebCallRequest(agent_id=NEEDY))
+    assert server.room_registry.rooms == 0
 
 
-async def test_a_room_that_nobody_joins_is_given_up(web: Web) -> None:
+async def test_a_room_that_nobody_joins_is_given_up(web: Node) -> None:
     server, _ = web
     ticket = invite(server)
-    lobby = server.lobby
-    lobby._rooms[ticket.room_name].room._created_s -= EMPTY_TIMEOUT_S + 1
-    lobby._expire(ticket.room_name)
+    room_registry = server.room_registry
+    room_registry._rooms[ticket.room_name].room._created_s -= EMPTY_TIMEOUT_S + 1
+    room_registry._expire(ticket.room_name)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert lobby.rooms == 0
+    assert room_registry.rooms == 0
 
 
-async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_there(web: Web) -> None:
+async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_there(web: Node) -> None:
     server, client = web
     unvisited, visited = invite(server), invite(server)
     url = f"/talk/{AGENT}/session"
@@ -321,10 +297,10 @@ async def test_a_room_is_given_back_by_its_visitor_unless_somebody_has_been_ther
         for ticket in (unvisited, visited, unvisited):
             async with client.delete(url, headers=bearer(ticket.token)) as answer:
                 assert answer.status == 204
-        assert list(server.lobby._rooms) == [visited.room_name]
+        assert list(server.room_registry._rooms) == [visited.room_name]
 
 
-async def test_the_talk_page_is_served_whole_and_gives_no_token_away(web: Web) -> None:
+async def test_the_talk_page_is_served_whole_and_gives_no_token_away(web: Node) -> None:
     _, client = web
     async with client.get(f"/talk/{AGENT}") as answer:
         assert answer.status == 200

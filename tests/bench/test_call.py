@@ -13,12 +13,13 @@ import pytest
 
 from bench.call import report
 from bench.call.caller import Mode, mulaw, speech
-from bench.call.figures import loop_lag_ms, pacing, percentiles
+from bench.call.figures import loop_lag_ms, pacing
 from bench.call.generator import Generator, Job
 from bench.call.phases import Phases, Plan, kept_up, paced
 from bench.call.processes import bare, serving
 from bench.call.server import LONG_SENTENCE, SENTENCE, VOICE_HZ, Voice
 from bench.call.sip_line import Line, LineState
+from mediaserver.benchmark.figures import percentiles
 from pipeline.audio import kernels
 from pipeline.engines.guard import Guard, GuardedVoice
 from tests.support.paths import ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import threading
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from bench.embedded_stt.corpus import LINE_HZ, PROMPTS, Spoken
-from bench.people import partials, report
+from bench.people import report
 from bench.people.corpus import ANNOUNCER, NUMBERS, halves, numbers, said, sounds
 from bench.people.questions import TEN, dictated, of_ten, other_words
+from bench.support.processes import children
 
 TEXTS = (
     "yes please", "no", "monday", "extension", "your call is now first in line", "forty",
@@ -93,7 +95,7 @@ def test_a_process_that_another_thread_has_started_is_counted() -> None:
     thread.start()
     while not started:
         pass
-    counted = partials.children()
+    counted = children(os.getpid())
     started[0].kill()
     started[0].wait()
     over.set()

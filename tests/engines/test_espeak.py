@@ -6,7 +6,9 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +27,7 @@ from pipeline.tts import subprocess_client
 from pipeline.tts.espeak import ESPEAK, Espeak
 from pipeline.tts.espeak_text import SpeechCutter
 from pipeline.tts.subprocess_client import VoiceProcess, VoiceProgram
+from pipeline.tts.subprocess_voice import Piece
 from pipeline.tts.subprocess_wire import Word
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.speech.engines import espeak as speech_of
@@ -431,6 +434,44 @@ async def test_a_voice_whose_start_is_given_up_leaves_no_process() -> None:
         await starting
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+class Broken(Espeak):
+    """Makes no pieces of a text."""
+
+    def _pieces(self, text: str, language: str) -> Iterator[Piece]:
+        raise ZeroDivisionError
+
+
+async def test_a_voice_that_breaks_in_an_unforeseen_way_as_it_starts_leaves_no_process() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await Broken().start()
+    assert VoiceProcess._shared.get(asyncio.get_running_loop(), {}) == {}
+
+
+UNFORESEEN = """
+from pipeline.tts.espeak_library import EspeakLibrary
+
+library, taken = EspeakLibrary(), []
+
+def refuse(samples, words):
+    taken.append(len(samples))
+    return 1 // 0
+
+try:
+    library.speak("One, two, three.", refuse, voice="en", parameters={})
+except ZeroDivisionError:
+    print("raised", len(taken))
+library.speak("One.", lambda samples, words: taken.append(len(samples)) or False, voice="en", parameters={})
+print("spoken", sum(taken) > 2000)
+"""
+
+
+def test_what_the_taker_of_samples_raises_comes_out_of_the_library() -> None:
+    """An exception that crosses C is lost, and the library goes on."""
+    done = subprocess.run([sys.executable, "-c", UNFORESEEN], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["raised 1", "spoken True"]
+    assert done.stderr == ""
 
 
 async def test_a_voice_for_which_no_process_is_left_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
@@ -18,7 +19,7 @@ from pipeline.audio import Pcm, silence
 from pipeline.errors import EngineBusy, EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.stt.faster_whisper import FasterWhisper
-from pipeline.stt.whisper.listening import Line, WhisperListening
+from pipeline.stt.whisper.listening import UtteranceFormat, WhisperListening
 from pipeline.tts.espeak import Espeak
 from tests.support.speech.engines import LINE_HZ, espeak, over_the_line, push, word_errors
 
@@ -121,7 +122,7 @@ class Reader:
 async def test_no_word_of_a_long_utterance_is_lost_or_heard_twice() -> None:
     """Two minutes in one breath, the words 0.2 s apart."""
     reader = Reader()
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=LINE_HZ)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=LINE_HZ)
     spoken = [f"w{number}" for number in range(1, 121)]
     for number in range(1, 121):
         word = np.full(LINE_HZ, number, np.int16)
@@ -159,7 +160,7 @@ class Occupied(Reader):
 async def test_a_moment_without_a_thread_loses_no_beginning(last: int) -> None:
     """At the 16th second, where a long utterance is cut, until the 19th."""
     reader = Occupied(range(15, 19))
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=0)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=0)
     for number in range(1, last + 1):
         word = np.full(LINE_HZ, number, np.int16)
         word[-LINE_HZ // 5 :] = 0
@@ -176,7 +177,7 @@ async def test_a_moment_without_a_thread_loses_no_beginning(last: int) -> None:
 
 async def test_speech_that_comes_at_once_is_decoded_in_pieces_too() -> None:
     reader = Reader()
-    listening = WhisperListening(reader, Line(LINE_HZ, "en", None), partial_every=0)
+    listening = WhisperListening(reader, UtteranceFormat(LINE_HZ, "en", None), partial_every=0)
     spoken = np.repeat(np.arange(1, 61, dtype=np.int16), LINE_HZ)
     spoken[np.arange(spoken.size) % LINE_HZ > 0.8 * LINE_HZ] = 0
     listening.push(spoken)
@@ -286,6 +287,37 @@ async def test_a_broken_model_is_missing(tmp_path: Path) -> None:
     (directory / "model.bin").write_bytes(b"not a model")
     with pytest.raises(EngineMissing, match="does not load"):
         await FasterWhisper.from_settings({"model": str(directory)}).start()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no memory"), asyncio.CancelledError()])
+async def test_a_start_that_breaks_off_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    pids = []
+
+    def broken(self: FasterWhisper, decodes: object) -> None:
+        pids.append(self.pid)
+        raise error
+
+    monkeypatch.setattr(FasterWhisper, "_decode", broken)
+    engine = FasterWhisper.from_settings(SETTINGS)
+    with pytest.raises((EngineError, asyncio.CancelledError)):
+        await engine.start()
+    assert engine.pid is None
+    assert pids
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0] or 0, 0)
+
+
+async def test_whatever_a_decode_raises_is_an_error_of_the_engine(
+    engine: FasterWhisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise RuntimeError("libraries raise anything")
+
+    monkeypatch.setattr(engine._model, "decoded", broken)
+    with pytest.raises(EngineError, match="faster-whisper broke"):
+        await engine.decode(silence(LINE_HZ, 500), LINE_HZ, "en", None)
 
 
 @pytest.mark.parametrize(

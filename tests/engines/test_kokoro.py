@@ -15,7 +15,7 @@ from pipeline.errors import EngineError, EngineMissing, EngineRefused, LocalErro
 from pipeline.registry import load
 from pipeline.speech import SpeechChunk
 from pipeline.tts.clauses import pieces
-from pipeline.tts.kokoro import CHUNK_CHARACTERS, FIRST_WORDS, Kokoro
+from pipeline.tts.kokoro import CHUNK_CHARACTERS, FIRST_WORDS, LOCAL_VOICE, Kokoro
 from tests.support.paths import SUPPORT
 
 MODEL = str(SUPPORT / "speech" / "kokoro_model")
@@ -133,6 +133,18 @@ def test_wrong_settings_are_named(settings: dict[str, Any], change: dict[str, An
     with pytest.raises(SettingsRefused) as caught:
         Kokoro.from_settings({**settings, **change})
     assert [name for name, _ in caught.value.problems] == [key]
+
+
+@pytest.mark.parametrize("voice", [False, 0, []])
+def test_a_local_voice_that_is_no_text_is_refused(voice: object) -> None:
+    with pytest.raises(SettingsRefused) as caught:
+        Kokoro.from_settings({"voice": voice})
+    assert caught.value.problems == (("voice", "must be a string"),)
+
+
+@pytest.mark.parametrize("settings", [{}, {"voice": ""}])
+def test_without_a_name_the_local_voice_is_taken(settings: dict[str, Any]) -> None:
+    assert Kokoro.from_settings(settings).settings.voice == LOCAL_VOICE
 
 
 def test_the_first_chunk_is_short_and_no_word_is_lost() -> None:

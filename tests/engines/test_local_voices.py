@@ -65,7 +65,7 @@ async def kokoro() -> AsyncIterator[Kokoro]:
 
 
 @pytest.fixture
-async def ears() -> AsyncIterator[FasterWhisper]:
+async def recognizer() -> AsyncIterator[FasterWhisper]:
     needs(WHISPER)
     engine = whisper_tiny()
     await engine.start()
@@ -79,7 +79,7 @@ def pid_of(voice: Piper | Kokoro) -> int:
     return voice._process.pid
 
 
-async def wrong_words(voice: Piper | Kokoro, ears: FasterWhisper, texts: tuple[str, ...]) -> int:
+async def wrong_words(voice: Piper | Kokoro, recognizer: FasterWhisper, texts: tuple[str, ...]) -> int:
     """Of `texts`, words that are not understood; a sentence has all of its words, in order, in the sound."""
     wrong = 0
     for text in texts:
@@ -90,7 +90,7 @@ async def wrong_words(voice: Piper | Kokoro, ears: FasterWhisper, texts: tuple[s
         assert all(before.end <= after.start for before, after in pairwise(words))
         assert all(word.start < word.end for word in words)
         assert words[-1].end <= len(samples)
-        wrong += word_errors(text, await understood(ears, samples, voice.rate_hz))
+        wrong += word_errors(text, await understood(recognizer, samples, voice.rate_hz))
     return wrong
 
 
@@ -99,15 +99,15 @@ def test_the_sentences_are_of_as_many_words_as_is_said() -> None:
 
 
 @pytest.mark.slow
-async def test_piper_is_understood_on_the_telephone(piper: Piper, ears: FasterWhisper) -> None:
-    assert await wrong_words(piper, ears, SENTENCES) <= 2
+async def test_piper_is_understood_on_the_telephone(piper: Piper, recognizer: FasterWhisper) -> None:
+    assert await wrong_words(piper, recognizer, SENTENCES) <= 2
 
 
 @pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # half of real time on an idle core
-async def test_kokoro_is_understood_on_the_telephone(kokoro: Kokoro, ears: FasterWhisper) -> None:
-    assert await wrong_words(kokoro, ears, SENTENCES) <= 2
+async def test_kokoro_is_understood_on_the_telephone(kokoro: Kokoro, recognizer: FasterWhisper) -> None:
+    assert await wrong_words(kokoro, recognizer, SENTENCES) <= 2
 
 
 @pytest.mark.nightly("ci")
@@ -122,7 +122,7 @@ async def test_kokoros_voices_share_the_process(kokoro: Kokoro) -> None:
     assert not np.array_equal(mine, others)
 
 
-async def test_words_begin_where_they_are_heard(piper: Piper, ears: FasterWhisper) -> None:
+async def test_words_begin_where_they_are_heard(piper: Piper, recognizer: FasterWhisper) -> None:
     """What stands from a word to the end is understood as the rest of the sentence."""
     text = "Please bring the blue paper and the green letter with you on Thursday."
     chunks = await said(piper, text)
@@ -130,7 +130,7 @@ async def test_words_begin_where_they_are_heard(piper: Piper, ears: FasterWhispe
     for place in (4, 8):
         rest = sound(chunks)[words[place].start :]
         expected = " ".join(text.split()[place:])
-        assert word_errors(expected, await understood(ears, rest, piper.rate_hz)) <= 1
+        assert word_errors(expected, await understood(recognizer, rest, piper.rate_hz)) <= 1
 
 
 @pytest.mark.nightly("ci")

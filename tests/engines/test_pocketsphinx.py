@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from bench.embedded_stt.corpus import dates, digit_strings, prompts
+from bench.embedded_stt.questions import questions
 from bench.micro_whisper.corpus import PHRASES
 from bench.people.corpus import PLAYER, said
 from pipeline.audio import Pcm, silence
@@ -107,30 +108,56 @@ async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:
 async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx) -> None:
     others = [each for each in prompts() if not each.tunes and each.text not in yes_no()]
     assert len(others) > 250
-    taken = [each.name for each in others if (await hear(engine, YES_NO, each.samples)).text]
+    taken = [each.name for each in others if taken_at_once(await hear(engine, YES_NO, each.samples))]
     assert len(taken) <= 0.05 * len(others), taken
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("asked", ["digits", "a list"])
+async def test_other_words_of_a_recorded_person_are_taken_for_nothing_unless_confirmed(
+    engine: PocketSphinx, asked: str
+) -> None:
+    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. A quarter of them is asked here.
+    odd = [each for each in questions() if each.asked == asked and not each.spoken.tunes]
+    others = [each for each in odd if each.material == "recorded" and not each.right][::4]
+    assert len(others) > 60
+    heard = [await hear(engine, each.expected, each.spoken.samples) for each in others]
+    assert sum(map(taken_at_once, heard)) <= 0.08 * len(others)
+    doubtful = [each for each in heard if each.doubtful]
+    assert doubtful
+    assert all(each.text and each.confidence < 0.5 for each in doubtful)
+
+
+def taken_at_once(heard: Hypothesis) -> bool:
+    return heard.text != "" and not heard.doubtful
 
 
 @pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
-    # Measured: 4 of 70 are refused in lists drawn otherwise; evidence fitted to one person refused 21.
+    # Measured: 4 of 70 are refused, 8 confirmed; evidence fitted to one person refused 21.
     named = [spoken for spoken in said(LINE_HZ) if spoken.voice == PLAYER and not unheard([spoken.text])]
     words = sorted({spoken.text for spoken in named})
     assert len(words) > 60
-    refused = []
+    refused, confirmed = [], []
     for spoken in named:
         place = words.index(spoken.text)
         phrases = tuple(words[(place + step) % len(words)] for step in range(0, 70, 7))
-        if not (await hear(engine, Expected(phrases), spoken.samples)).text:
+        heard = await hear(engine, Expected(phrases), spoken.samples)
+        if heard.doubtful:
+            confirmed.append(spoken.text)
+        elif not heard.text:
             refused.append(spoken.text)
-    assert len(refused) <= 0.12 * len(named), refused
+    assert len(refused) <= 0.08 * len(named), refused
+    assert len(confirmed) <= 0.16 * len(named), confirmed
 
 
 @pytest.mark.parametrize("expected", [YES_NO, DIGITS, ANY_PHRASE])
 async def test_a_greeting_is_no_answer(engine: PocketSphinx, tmp_path: Path, expected: Expected) -> None:
     for voice in ("slt", "kal16", "rms", "awb"):
         samples = over_the_line(await flite("hello there", tmp_path, voice=voice), 16000)
-        assert (await hear(engine, expected, samples)).text == ""
+        heard = await hear(engine, expected, samples)
+        assert not taken_at_once(heard)
+        assert heard.confidence < 0.5
 
 
 @pytest.mark.parametrize("louder_db", [-18, 6])

@@ -65,10 +65,10 @@ def test_the_loop_costs_no_more_than_the_right_phones_and_their_changes() -> Non
 async def test_the_phones_that_were_said_fit_better_than_those_that_were_not(
     tmp_path: Path, voice: str
 ) -> None:
-    ears = Verified(dictionary(), narrow=True)
+    recognizer = Verified(dictionary(), narrow=True)
     samples = wide(over_the_line(await flite("cancel my appointment", tmp_path, voice=voice), 16000))
-    said = ears.hear(samples, only("cancel my appointment"))
-    other = ears.hear(samples, only("tell me your name"))
+    said = recognizer.hear(samples, only("cancel my appointment"))
+    other = recognizer.hear(samples, only("tell me your name"))
     assert said.confidence > 0.5 > other.confidence
 
 
@@ -76,16 +76,16 @@ def test_no_file_is_left_of_an_utterance(tmp_path: Path, monkeypatch: pytest.Mon
     samples = wide(over_the_line(asyncio.run(flite("yes", tmp_path)), 16000))
     monkeypatch.setattr("pipeline.stt.sphinx.verified._MEMORY", tmp_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ears = Verified(dictionary(), narrow=True)
+    recognizer = Verified(dictionary(), narrow=True)
     for _ in range(2):
-        assert ears.hear(samples, only("yes", "no")).text
+        assert recognizer.hear(samples, only("yes", "no")).text
     assert not list(tmp_path.rglob("*.mfc"))
 
 
 async def test_an_utterance_that_fails_costs_that_one_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ears = Verified(dictionary(), narrow=True)
+    recognizer = Verified(dictionary(), narrow=True)
     samples = wide(over_the_line(await flite("yes", tmp_path), 16000))
     feed, fed = SphinxDecoder.feed, iter([False, True])
 
@@ -96,5 +96,5 @@ async def test_an_utterance_that_fails_costs_that_one_only(
 
     monkeypatch.setattr(SphinxDecoder, "feed", failing)
     with pytest.raises(RuntimeError):
-        ears.hear(samples, only("yes", "no"))
-    assert ears.hear(samples, only("yes", "no")).text == "yes"
+        recognizer.hear(samples, only("yes", "no"))
+    assert recognizer.hear(samples, only("yes", "no")).text == "yes"

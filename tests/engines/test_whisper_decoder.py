@@ -22,15 +22,16 @@ import numpy as np
 import pytest
 
 from mediaserver.demo.micro_whisper import MODEL_DIR
+from mediaserver.engine_pool.warm_up import try_whisper
 from pipeline.audio import Pcm
 from pipeline.confinement.messages import pack
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineBusy, EngineError, EngineMissing
-from pipeline.speech import Expected
-from pipeline.stt.fallback import FallbackListening, FallbackRecognizer, GuardedRecognizer
+from pipeline.speech import Expected, Hypothesis
+from pipeline.stt.fallback import FallbackListening, FallbackRecognizer, GuardedRecognizer, of_call
 from pipeline.stt.faster_whisper import FasterWhisper
 from pipeline.stt.pocketsphinx import PocketSphinx
-from pipeline.stt.whisper import decoder
+from pipeline.stt.whisper import decoder, process
 from pipeline.stt.whisper.decoder import DecoderProgram, WhisperDecoder, _Running
 from pipeline.tts.espeak import Espeak
 from tests.support.speech.engines import LINE_HZ, espeak, over_the_line, push
@@ -62,7 +63,7 @@ async def engine() -> AsyncIterator[FasterWhisper]:
 
 
 @pytest.fixture
-async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
+async def recognizer(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
     """As an agent has them: the grammar's recogniser behind the model."""
     sphinx = PocketSphinx()
     await sphinx.start()
@@ -75,8 +76,8 @@ async def ears(engine: FasterWhisper) -> AsyncIterator[FallbackRecognizer]:
     await sphinx.close()
 
 
-def listen(ears: FallbackRecognizer, samples: Pcm) -> FallbackListening:
-    listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
+def listen(recognizer: FallbackRecognizer, samples: Pcm) -> FallbackListening:
+    listening = recognizer.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
     push(listening, samples)
     return listening
 
@@ -103,11 +104,15 @@ async def until_started_again(engine: FasterWhisper, before: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 async def test_a_process_that_dies_costs_no_utterance(
-    engine: FasterWhisper, ears: FallbackRecognizer, yes: Pcm, number: int, caplog: pytest.LogCaptureFixture
+    engine: FasterWhisper,
+    recognizer: FallbackRecognizer,
+    yes: Pcm,
+    number: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
-    listening = listen(ears, yes)
+    listening = listen(recognizer, yes)
     heard = asyncio.create_task(listening.result())
     async with asyncio.timeout(LIMIT_S):
         while engine._queue is not None and not engine._queue._begun:
@@ -120,14 +125,53 @@ async def test_a_process_that_dies_costs_no_utterance(
     assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == [
         "recogniser process ended, started again"
     ]
-    again = listen(ears, yes)
+    again = listen(recognizer, yes)
     assert (await again.result()).text == "yes please"
     assert again._name == "faster-whisper"
 
 
+async def test_a_decode_that_raises_the_unforeseen_costs_no_utterance(
+    engine: FasterWhisper,
+    recognizer: FallbackRecognizer,
+    yes: Pcm,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(*arguments: object) -> list[Hypothesis]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(engine, "_heard", broken)
+    listening = of_call(recognizer, lambda reason: None, call_id="call-1").listen(
+        rate_hz=LINE_HZ, language="en", expected=YES_NO
+    )
+    push(listening, yes)
+    async with asyncio.timeout(LIMIT_S):
+        assert (await listening.result()).text.startswith("yes")
+    (line,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert (line.message, vars(line)["call_id"]) == ("engine broke", "call-1")
+    assert line.exc_info is not None
+    assert line.exc_info[0] is ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("raised", "answer"),
+    [(None, {"texts": []}), (ZeroDivisionError("yes please"), {"failed": "ZeroDivisionError"})],
+)
+def test_of_what_the_model_raises_its_process_tells_the_kind_alone(
+    raised: Exception | None, answer: dict[str, Any]
+) -> None:
+    class Model:
+        def decoded(self, audios: object, **head: object) -> list[object]:
+            if raised is not None:
+                raise raised
+            return []
+
+    assert process._decoded(Model(), {"lengths": [2]}, bytes(8)) == answer
+
+
 async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behind_it(
     engine: FasterWhisper,
-    ears: FallbackRecognizer,
+    recognizer: FallbackRecognizer,
     yes: Pcm,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -137,12 +181,12 @@ async def test_a_decode_that_does_not_end_is_ended_and_others_do_not_queue_behin
     monkeypatch.setattr(engine._model, "hung_s", 2.0)
     before = pid_of(engine)
     os.kill(before, signal.SIGSTOP)
-    first = asyncio.create_task(listen(ears, yes).result())
-    beside = asyncio.create_task(listen(ears, yes).result())  # the other thread
+    first = asyncio.create_task(listen(recognizer, yes).result())
+    beside = asyncio.create_task(listen(recognizer, yes).result())  # the other thread
     await asyncio.sleep(0.5)
     with pytest.raises(EngineBusy):
         engine.submit(yes, LINE_HZ, "en", None)
-    second = listen(ears, yes)
+    second = listen(recognizer, yes)
     async with asyncio.timeout(LIMIT_S):
         assert (await second.result()).text.startswith("yes")
         assert not first.done()
@@ -301,14 +345,27 @@ asyncio.run(main())
     assert done.stdout.split() == ["5", "True"]
 
 
-async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
+async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path, name: str) -> None:
+    """Of a broken tokenizer.json a bare `Exception` is raised."""
     model = tmp_path / "model"
     shutil.copytree(MODEL_DIR, model)
-    (model / "model.bin").write_bytes(b"half of a wheel")
+    (model / name).write_bytes(b"half of a wheel")
     engine = FasterWhisper.from_settings({**SETTINGS, "model": str(model)})
     with pytest.raises(EngineMissing, match=r"does not load: .+"):
         await engine.start()
     await engine.close()
+
+
+@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
+async def test_a_trial_of_a_model_that_cannot_be_loaded_says_why(tmp_path: Path, name: str) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MODEL_DIR, model)
+    (model / name).write_bytes(b"half of a wheel")
+    trial = await try_whisper(model, window_s=1, compute_type="int8")
+    assert trial.cpu_ms == 0
+    assert "process ended" not in trial.problem
+    assert trial.problem
 
 
 @pytest.mark.parametrize(

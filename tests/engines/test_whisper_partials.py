@@ -134,14 +134,14 @@ def loaded() -> Iterator[FasterWhisper]:
 
 
 @pytest.fixture
-def ears(loaded: FasterWhisper, monkeypatch: pytest.MonkeyPatch) -> FasterWhisper:
+def recognizer(loaded: FasterWhisper, monkeypatch: pytest.MonkeyPatch) -> FasterWhisper:
     monkeypatch.setattr(loaded, "_queue", Inline(loaded))
     return loaded
 
 
-def listened_to(ears: FasterWhisper, samples: Pcm) -> list[tuple[float, str]]:
+def listened_to(recognizer: FasterWhisper, samples: Pcm) -> list[tuple[float, str]]:
     """The stable words at each second of `samples`, where they change."""
-    listening, found = ears.listen(rate_hz=LINE_HZ, language="en", expected=None), [(0.0, "")]
+    listening, found = recognizer.listen(rate_hz=LINE_HZ, language="en", expected=None), [(0.0, "")]
     for start in range(0, len(samples), LINE_HZ // 50):
         listening.push(samples[start : start + LINE_HZ // 50])
         if listening.partial() != found[-1][1]:
@@ -150,9 +150,9 @@ def listened_to(ears: FasterWhisper, samples: Pcm) -> list[tuple[float, str]]:
     return found
 
 
-def test_words_are_known_while_the_sentence_goes_on(ears: FasterWhisper) -> None:
+def test_words_are_known_while_the_sentence_goes_on(recognizer: FasterWhisper) -> None:
     """4.2 s of speech from 0.3 s on."""
-    found = listened_to(ears, recorded("vm-newpassword"))
+    found = listened_to(recognizer, recorded("vm-newpassword"))
     assert all(after.startswith(before) for (_, before), (_, after) in pairwise(found))
     first = next(second for second, words in found if words)
     assert first <= 1.3
@@ -162,8 +162,8 @@ def test_words_are_known_while_the_sentence_goes_on(ears: FasterWhisper) -> None
 
 
 @pytest.mark.parametrize("name", ["phonetic/o_p", "phonetic/a_p", "vm-message"])
-def test_the_words_so_far_show_no_loop(ears: FasterWhisper, name: str) -> None:
-    for _, words in listened_to(ears, recorded(name)):
+def test_the_words_so_far_show_no_loop(recognizer: FasterWhisper, name: str) -> None:
+    for _, words in listened_to(recognizer, recorded(name)):
         assert len(words.split()) == len(set(words.split()))
 
 
@@ -199,9 +199,9 @@ class Watched:
         return Noted()
 
 
-def conversed(ears: FasterWhisper, at_s: float) -> tuple[Watched, FakeAgent]:
+def conversed(recognizer: FasterWhisper, at_s: float) -> tuple[Watched, FakeAgent]:
     """The caller says "please try again" at this second of a call whose agent speaks for 3 s."""
-    watched, caller = Watched(ears), recorded("vm-pls-try-again")
+    watched, caller = Watched(recognizer), recorded("vm-pls-try-again")
 
     async def scene() -> FakeAgent:
         agent = FakeAgent([Say("one two three four five six seven eight nine ten")], [HangUp()])
@@ -213,16 +213,16 @@ def conversed(ears: FasterWhisper, at_s: float) -> tuple[Watched, FakeAgent]:
     return watched, play(scene)
 
 
-def test_words_stop_an_agent_that_speaks(ears: FasterWhisper) -> None:
+def test_words_stop_an_agent_that_speaks(recognizer: FasterWhisper) -> None:
     """Voice alone would not: it may last for 5 s."""
-    watched, agent = conversed(ears, 0.3)
+    watched, agent = conversed(recognizer, 0.3)
     said = [event for event in agent.events if isinstance(event, UserSaid)]
     assert [event.text for event in said] == ["please try again"]
     assert ("partial", "please") in watched.looked or ("partial", "please try") in watched.looked
 
 
-def test_the_words_so_far_are_there_when_the_caller_stops(ears: FasterWhisper) -> None:
-    watched, agent = conversed(ears, 4.0)
+def test_the_words_so_far_are_there_when_the_caller_stops(recognizer: FasterWhisper) -> None:
+    watched, agent = conversed(recognizer, 4.0)
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["please try again"]
     looked = watched.looked
     assert looked.index(("partial", "please try")) < looked.index(("result", "please try again"))

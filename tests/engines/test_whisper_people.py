@@ -39,7 +39,7 @@ from tests.support.speech.local_speech import needs
 
 
 @pytest.fixture(scope="module")
-def ears() -> Iterator[FasterWhisper]:
+def recognizer() -> Iterator[FasterWhisper]:
     """As a configuration has it that names nothing but the engine."""
     needs(WHISPER)
     engine: FasterWhisper = load("stt", "faster-whisper", {"threads": 1})
@@ -53,14 +53,14 @@ def recorded(name: str) -> Pcm:
     return on_the_line(*read(PROMPTS / f"{name}.wav"))
 
 
-async def heard(ears: FasterWhisper, samples: Pcm) -> Hypothesis:
-    return await ears.decode(samples, LINE_HZ, "en", None)
+async def heard(recognizer: FasterWhisper, samples: Pcm) -> Hypothesis:
+    return await recognizer.decode(samples, LINE_HZ, "en", None)
 
 
-async def test_without_a_model_the_weights_by_pip_understand_a_person(ears: FasterWhisper) -> None:
-    assert ears.settings.model == ""
-    assert (ears.settings.encoder_window_s, ears.settings.compute_type) == (12, "int8")
-    said = await heard(ears, recorded("vm-newpassword"))
+async def test_without_a_model_the_weights_by_pip_understand_a_person(recognizer: FasterWhisper) -> None:
+    assert recognizer.settings.model == ""
+    assert (recognizer.settings.encoder_window_s, recognizer.settings.compute_type) == (12, "int8")
+    said = await heard(recognizer, recorded("vm-newpassword"))
     assert said.text == "please enter your new password followed by the pound key"
     assert said.confidence > 0.8
 
@@ -79,24 +79,28 @@ async def test_weights_by_pip_that_are_others_are_missing(
     ("name", "word"), [("phonetic/o_p", "oscar"), ("phonetic/a_p", "alpha"), ("vm-message", "message")]
 )
 async def test_a_word_that_the_model_loops_on_is_heard_once(
-    ears: FasterWhisper, name: str, word: str
+    recognizer: FasterWhisper, name: str, word: str
 ) -> None:
-    assert (await heard(ears, recorded(name))).text == word
+    assert (await heard(recognizer, recorded(name))).text == word
 
 
 @pytest.mark.parametrize("number", ["5550142", "7730", "2002", "9081726354", "22", "4711", "88099"])
-async def test_a_number_said_digit_by_digit_comes_out_as_its_digits(ears: FasterWhisper, number: str) -> None:
+async def test_a_number_said_digit_by_digit_comes_out_as_its_digits(
+    recognizer: FasterWhisper, number: str
+) -> None:
     said = joined([f"digits/{digit}" for digit in number], 150)
-    text = (await heard(ears, said)).text
+    text = (await heard(recognizer, said)).text
     assert spoken_digits(text, lexicon("en")) == number
     assert any(letter.isdecimal() for letter in text)
     assert not set(text.split()) & set(DIGITS)
 
 
-async def test_a_whole_announcement_longer_than_the_window_is_heard_to_its_end(ears: FasterWhisper) -> None:
+async def test_a_whole_announcement_longer_than_the_window_is_heard_to_its_end(
+    recognizer: FasterWhisper,
+) -> None:
     said = joined(["vm-newpassword", "vm-rec-name", "vm-msgsaved", "vm-nobodyavail"], 300)
     assert 13 * LINE_HZ < len(said) < 16 * LINE_HZ
-    text = (await heard(ears, said)).text
+    text = (await heard(recognizer, said)).text
     assert text.startswith("please enter your new password")
     assert text.endswith("nobody is available to take your call at the moment")
 
@@ -126,8 +130,8 @@ def of_nobody() -> Iterator[tuple[str, Pcm]]:
             yield f"noise of {level}, {seconds} s", noise
 
 
-async def test_tones_noise_and_silence_are_no_words(ears: FasterWhisper) -> None:
-    found = {name: (await heard(ears, on_the_line(each, LINE_HZ))).text for name, each in of_nobody()}
+async def test_tones_noise_and_silence_are_no_words(recognizer: FasterWhisper) -> None:
+    found = {name: (await heard(recognizer, on_the_line(each, LINE_HZ))).text for name, each in of_nobody()}
     assert {name: text for name, text in found.items() if text} == {}
 
 
@@ -274,10 +278,10 @@ def test_one_figure_in_a_row_is_counted_with_the_window_that_models_learned() ->
 
 @pytest.mark.parametrize("number", ["666", "5555"])
 async def test_a_figure_said_again_and_again_is_right_or_asked_for_again(
-    ears: FasterWhisper, number: str
+    recognizer: FasterWhisper, number: str
 ) -> None:
     said = joined([f"digits/{digit}" for digit in number], 150)
-    assert spoken_digits((await heard(ears, said)).text, lexicon("en")) in ("", number)
+    assert spoken_digits((await heard(recognizer, said)).text, lexicon("en")) in ("", number)
 
 
 def test_a_loop_costs_no_more_than_what_could_be_said() -> None:

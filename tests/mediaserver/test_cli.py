@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node.server import (
+from tests.support.node.node import (
     KEY,
     NUMBER,
     OUTBOUND,
@@ -42,7 +42,7 @@ def mediaserver(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     done = mediaserver("--help")
     assert done.returncode == 0
-    for command in ("serve", "check", "doctor", "explain", "call", "keys", "demo"):
+    for command in ("serve", "compile", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
         assert f"\n  {command} " in done.stdout
 
 
@@ -54,10 +54,22 @@ def test_a_good_file_is_checked_with_0(site: Site) -> None:
 
 def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> None:
     kokoro = 'engine = "kokoro"\nmodel = "absent.pth"\nconfig = "absent.json"\nvoice = "absent.pt"'
-    site.path.write_text(site.path.read_text().replace('engine = "espeak-ng"', kokoro))
+    site.change('engine = "espeak-ng"', kokoro)
     assert mediaserver("check", "--config", site.path).returncode == 0
     examined = mediaserver("doctor", "--config", site.path)
     assert "kokoro: there is no file absent.pth" in examined.stdout
+    assert "kokoro: kokoro" not in examined.stdout
+
+
+def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> None:
+    """numba reads NUMBA_CACHE_DIR, which follows server.data_dir, when imported. `models` reads no file."""
+    code = "import sys\nfrom mediaserver.__main__ import COMMANDS, main\n" + (
+        "for each in COMMANDS.keys() - {'models'}:\n"
+        "    main.get_command(None, each)\n"
+        "    if 'numba' in sys.modules: sys.exit(each)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +86,46 @@ def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> Non
 def test_a_bad_file_is_told_by_file_key_and_reason(
     site: Site, old: str, new: str, key: str, reason: str
 ) -> None:
-    site.path.write_text(site.path.read_text().replace(old, new))
+    site.change(old, new)
     done = mediaserver("check", "--config", site.path)
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert all(line.startswith(f"{site.path}: ") for line in lines)
     assert any(line.startswith(f"{site.path}: {key}") and reason in line for line in lines)
+
+
+THEIRS = """
+from typing import Literal
+from pydantic import Field
+from pipeline.engines.tables import EngineTable, read_table
+
+class Options(EngineTable):
+    pitch: int = Field(default=1, gt=0)
+    mood: Literal["calm", "glad"] | None = None
+
+def voice(settings):
+    return read_table("theirs", Options, settings)
+"""
+
+
+def test_an_option_of_an_engine_of_somebody_elses(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "theirs-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[mediaserver.text_to_speech]\ntheirs = theirs:voice\n")
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    site.change('engine = "espeak-ng"', 'engine = "theirs"\npitch = 0\nmood = "sad"')
+    done = mediaserver("check", "--config", site.path)
+    assert (done.returncode, done.stderr.splitlines()[:2]) == (
+        2,
+        [
+            f"{site.path}: agent[0].tts.pitch: input should be greater than 0",
+            f"{site.path}: agent[0].tts.mood: 'sad' is not one of 'calm' or 'glad'",
+        ],
+    )
 
 
 @pytest.mark.parametrize("command", [("serve",), ("keys", "create", "--company", "acme", "--scope", "calls")])

@@ -104,8 +104,8 @@ def test_without_local_speech_the_agents_have_engines_that_need_no_weights(tmp_p
     config = tomllib.loads(write_config(tmp_path, Ports.choose(), Speech.EMBEDDED).read_text())
     engines = [(agent["stt"], agent["tts"]) for agent in named["agent"]]
     assert engines == [({"engine": "faster-whisper"}, {"engine": "piper"})] * 2
-    ears = [agent["stt"]["engine"] for agent in config["agent"]]
-    assert ears == ["faster-whisper", "pocketsphinx"]
+    recognizer = [agent["stt"]["engine"] for agent in config["agent"]]
+    assert recognizer == ["faster-whisper", "pocketsphinx"]
     assert "micro_whisper" in config["agent"][0]["stt"]["model"]
     assert {agent["tts"]["engine"] for agent in config["agent"]} == {"espeak-ng"}
     desk = named["agent"][1]["script"]["step"][0]

@@ -17,7 +17,7 @@ import pytest
 from mediaserver.demo.speech import embedded, what_is_missing
 from mediaserver.settings import AgentSettings
 from pipeline import registry
-from tests.support.node.server import ServerProcess, Site, serving
+from tests.support.node.node import ServerProcess, Site, serving
 from tests.support.paths import ROOT
 from tests.support.ports import free_port
 

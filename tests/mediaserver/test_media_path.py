@@ -14,12 +14,13 @@ import numpy as np
 
 from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
 from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, OpusEncoder
 from mediaserver.settings import AgentSettings, TrunkSettings, load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import HangUp, Say
 from pipeline.audio import Pcm, frame_samples
-from pipeline.call_progress.answer_detection import LineSettings, LineStage
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, OpusEncoder
+from pipeline.call_progress.answer_detection import AnswerDetector
+from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
@@ -56,7 +57,7 @@ def demo_trunk(**changes: Any) -> TrunkSettings:
 
 def made() -> MadeOf:
     agent = demo_agent()
-    return MadeOf(agent=agent, choice=agent_choice(agent), ears=None, voice_hz=FakeTts.rate_hz)
+    return MadeOf(agent=agent, choice=agent_choice(agent), recognizer=None, voice_hz=FakeTts.rate_hz)
 
 
 # What is visited --------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ PARTS = {
     "pipeline/audio/levels.py",  # whether a frame can be heard, for the watch over dead air
     "pipeline/session/session.py",  # its tap on the playout, which calls EchoGate and Recording
     "pipeline/audio/kernels.py",  # what stages compute with
-    "pipeline/call_progress/classifier.py",  # LineStage's
+    "pipeline/call_progress/classifier.py",  # AnswerDetector's
 }
 
 
@@ -168,15 +169,15 @@ class OverStream:
     async def send_dtmf(self, digits: str) -> None: ...
 
 
-def session(leg: Any, recording: Recording | None, *, line: LineStage | None) -> Session:
+def session(leg: Any, recording: Recording | None, *, line: AnswerDetector | None) -> Session:
     return Session(
         leg=leg,
         agent=FakeAgent([Say("hello")], [Say("goodbye"), HangUp()]),
         stt=FallbackRecognizer([GuardedRecognizer(FakeStt("yes"), Guard("stt", "fake"))]),
         tts=GuardedVoice(FakeTts(), Guard("tts", "fake"), last=True),
         recording=recording,
-        line=line,
-        judge=EndOfTurnDetector(),
+        answer_detector=line,
+        detector=EndOfTurnDetector(),
     )
 
 
@@ -222,7 +223,7 @@ async def phone_call(codec: Codec, folder: Path, entry: Stage) -> Visits:
             far.sendto(packet.to_bytes(), (HOST, stream.local_port))
 
         async with recording_to(folder, stream.rate_hz) as recording:
-            talk = session(OverStream(stream), recording, line=LineStage(LineSettings()))
+            talk = session(OverStream(stream), recording, line=AnswerDetector(AnswerDetectionSettings()))
             return await conversed(talk, send, codec.rate_hz, entry)
 
 

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 from mediaserver import logging as logs
 from mediaserver import private
 from tests.support.kept_logging import kept_logging
-from tests.support.node.server import FAKE_ENGINES, REAL_ENGINES, ServerProcess, Site, serving
+from tests.support.node.node import FAKE_ENGINES, REAL_ENGINES, ServerProcess, Site, serving
 from tests.support.webrtc.rooms import AGENT, bearing, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 
@@ -25,7 +25,7 @@ from tests.support.webrtc.rtc import rtc_client
 def careless(tmp_path: Path) -> Iterator[Site]:
     """A site whose data directory an earlier version left open, started with a umask that hides nothing."""
     site = write_web_site(tmp_path, engines=REAL_ENGINES, public=True)
-    site.path.write_text(site.path.read_text().replace(FAKE_ENGINES, REAL_ENGINES))
+    site.change(FAKE_ENGINES, REAL_ENGINES)
     old = site.data_dir / "recordings" / "2025"
     before = os.umask(0)
     old.mkdir(parents=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from contextlib import AsyncExitStack
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from mediaserver.admin.directory import Directory
 from mediaserver.queue.records import CallStatus, Outcome
+from mediaserver.server import HTTP_CONNECTIONS_PER_HOST, http_client
 from mediaserver.store.store import Store
 from mediaserver.webhooks import BACKOFF_S, Webhooks, retry_ms
 from pipeline.net.http import GuardedHttpClient
@@ -186,3 +191,32 @@ def test_pauses_grow_and_end() -> None:
         None,
     ]
     assert list(BACKOFF_S) == sorted(BACKOFF_S)
+
+
+async def test_no_more_than_16_requests_to_one_host_are_under_way() -> None:
+    """However many calls end at a time, and however many tools are asked before calls."""
+    under_way, most, full = 0, 0, asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if under_way == HTTP_CONNECTIONS_PER_HOST:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0.2)
+        under_way -= 1
+        return web.Response()
+
+    configured = settings(company("acme"))
+    server = configured.server.model_copy(update={"allow_networks": (ip_network("127.0.0.0/8"),)})
+    async with AsyncExitStack() as stack:
+        runner = web.ServerRunner(web.Server(answer))
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        listening = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, listening).start()
+        http = await stack.enter_async_context(http_client(configured.model_copy(update={"server": server})))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        await asyncio.gather(*(http.request("POST", url, headers={}, body=b"") for _ in range(40)))
+    assert most == HTTP_CONNECTIONS_PER_HOST == 16

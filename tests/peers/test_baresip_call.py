@@ -12,12 +12,12 @@ import pytest
 from pipeline.audio import wav
 from pipeline.audio.levels import is_audible
 from tests.support.http.chat import FakeChat, serving_chat
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.http.shop import shop
-from tests.support.node.server import KEY, NUMBER, bearer, running, until_final
+from tests.support.node.node import KEY, NUMBER, bearer, place_call, running, until_final
 from tests.support.sip.baresip import baresip
 from tests.support.speech.media import speech_like
-from tests.system.calls.test_llm_call import place, said, site_of
+from tests.system.calls.test_llm_call import AGENT_ID, said, site_of
 
 pytestmark = pytest.mark.peer
 
@@ -37,10 +37,10 @@ async def test_the_model_is_heard_and_hears(tmp_path: Path, codec: str, rate_hz:
     async with shop() as systems, serving_chat(chat) as model:
         site = site_of(tmp_path, model.base_url, systems)
         phone = baresip(tmp_path / "phone", codec, caller(rate_hz), rate_hz, user=NUMBER, port=site.carrier)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with running(site) as (_, client):
                 async with phone:
-                    call_id = await place(client)
+                    call_id = await place_call(client, AGENT_ID, name="Sara")
                     await said(client, call_id, "monday")
                     await said(client, call_id, "welcome")
                     await asyncio.sleep(0.5)

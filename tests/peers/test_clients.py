@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.http.api_site import WEB_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, SPEECH_KEY, running
+from tests.support.node.node import KEY, SPEECH_KEY, running
 from tests.support.paths import SUPPORT
 
 PROGRAMS = SUPPORT / "http" / "clients"
@@ -40,11 +39,10 @@ WHAT_EVERY_CLIENT_GETS = {
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[str]:
     """The service's address; its document is at `tmp_path / "openapi.json"`."""
-    with fake_models():
-        async with running(write_api_site(tmp_path)) as (_, client):
-            async with client.get("/openapi.json") as answer:
-                (tmp_path / "openapi.json").write_text(await answer.text())
-            yield str(client.make_url("/"))
+    async with running(write_api_site(tmp_path)) as (_, client):
+        async with client.get("/openapi.json") as answer:
+            (tmp_path / "openapi.json").write_text(await answer.text())
+        yield str(client.make_url("/"))
 
 
 @pytest.mark.nightly("ci")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,18 @@ from livekit.protocol import models
 
 from api.livekit import SESSIONS
 from mediaserver.rooms.tokens import Grant
-from mediaserver.server import Server
-from tests.support.node.server import REAL_ENGINES, running
+from tests.support.node.node import REAL_ENGINES, Node, running
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import chromium
 from tests.support.webrtc.livekit_page import NEWEST, OLDER, SdkPage, livekit_client, recognised, sdk_page
 from tests.support.webrtc.rooms import invite, microphone, write_web_site
 
-Web = tuple[Server, TestClient[Any, Any]]
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Node]:
     site = write_web_site(tmp_path_factory.mktemp("web"), engines=REAL_ENGINES)
     async with running(site) as both:
         yield both
@@ -45,7 +43,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_person_is_heard_and_answered(web: Web, tmp_path: Path, case: str) -> None:
+async def test_a_person_is_heard_and_answered(web: Node, tmp_path: Path, case: str) -> None:
     server, client = web
     version, options = CASES[case]
     ticket = invite(server)
@@ -55,7 +53,9 @@ async def test_a_person_is_heard_and_answered(web: Web, tmp_path: Path, case: st
         (agent,) = (await page.event("connected"))["others"]
         assert (await page.event("subscribed"))["agent"]
         await page.event("listened to")
-        await what_an_application_does(page, agent, server.lobby._rooms[ticket.room_name].room.methods)
+        await what_an_application_does(
+            page, agent, server.room_registry._rooms[ticket.room_name].room.methods
+        )
         gone = await page.event("disconnected", timeout_s=30)
         segments = await page.events("segment")
         streams = await page.events("stream")
@@ -85,7 +85,7 @@ async def what_an_application_does(page: SdkPage, agent: str, methods: dict[str,
     )
 
 
-async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -> None:
+async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with sdk_page(NEWEST) as page:
@@ -94,38 +94,34 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Web) -
         app = client.app
         assert app is not None
         (session,) = app[SESSIONS]._sessions.values()
-        peers, packets = list(session.entry.person.peers), session.entry.person.audio.receiver.packets
+        peers, packets = list(session.entry.leg.peers), session.entry.leg.audio.receiver.packets
         session._outlet._socket._req.transport.abort()
         await page.event("Reconnected")
-        assert session.entry.person.peers == peers
-        assert session.entry.person.audio.receiver.packets > packets
+        assert session.entry.leg.peers == peers
+        assert session.entry.leg.audio.receiver.packets > packets
         await page.page.run(
             "room.remoteParticipants.values().next().value.trackPublications"
             ".values().next().value.setSubscribed(false)"
         )
-        async with asyncio.timeout(30):
-            while session.entry.person.audio.sender.wanted:
-                await asyncio.sleep(0.05)
+        await until(lambda: not session.entry.leg.audio.sender.wanted)
         await page.page.run("room.disconnect()")
         assert (await page.event("disconnected"))["reason"] == models.CLIENT_INITIATED
         forged = ticket.token[:-6] + "AAAAAA"
         assert "Signature verification failed" in await page.outcome(f"join({url(client)!r}, {forged!r})")
-    async with asyncio.timeout(30):
-        while app[SESSIONS]._sessions:
-            await asyncio.sleep(0.05)
+    await until(lambda: not app[SESSIONS]._sessions)
 
 
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
-async def test_an_application_is_told_that_the_room_is_over(web: Web, version: str) -> None:
+async def test_an_application_is_told_that_the_room_is_over(web: Node, version: str) -> None:
     server, client = web
-    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    over = server.room_registry.mint(Grant(room="over", identity="ann"))
     async with sdk_page(version) as page:
         told = await page.outcome(f"join({url(client)!r}, {over!r})")
     assert told.endswith("requested room does not exist: the room is over, or was never opened here")
 
 
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
-async def test_an_application_that_encrypts_end_to_end_is_told(web: Web, version: str) -> None:
+async def test_an_application_that_encrypts_end_to_end_is_told(web: Node, version: str) -> None:
     server, client = web
     ticket = invite(server)
     async with sdk_page(version) as page:
@@ -135,12 +131,10 @@ async def test_an_application_that_encrypts_end_to_end_is_told(web: Web, version
     assert "publication" in told
     assert gone["reason"] == models.JOIN_FAILURE
     assert closes == ["end-to-end encryption is on in this client: the agent could not hear it"]
-    async with asyncio.timeout(30):
-        while ticket.room_name in server.lobby._rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
-async def test_the_example_page_talks(web: Web, tmp_path: Path) -> None:
+async def test_the_example_page_talks(web: Node, tmp_path: Path) -> None:
     server, client = web
     ticket = invite(server)
     elsewhere = application.Application()
@@ -163,6 +157,4 @@ async def test_the_example_page_talks(web: Web, tmp_path: Path) -> None:
         await page.run("document.getElementById('talk').click()")
         await page.until("document.getElementById('state').textContent === 'over'")
         assert [line for line in page.log if line.startswith("exception")] == []
-    async with asyncio.timeout(30):
-        while ticket.room_name in server.lobby._rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)

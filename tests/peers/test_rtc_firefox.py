@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 from livekit.protocol import models
 
 from mediaserver.rooms.participant import Permissions
 from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
-from mediaserver.server import Server
-from tests.support.node.server import REAL_ENGINES, running
+from tests.support.node.node import REAL_ENGINES, Node, running
 from tests.support.webrtc.livekit_page import NEWEST, OLDER, firefox_sdk_page
 from tests.support.webrtc.rooms import invite, microphone, write_web_site
 from tests.support.webrtc.sdk import sdk_client
 
-Web = tuple[Server, TestClient[Any, Any]]
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 LISTENER = Permissions(publish=False)
@@ -32,7 +28,7 @@ CASES = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Node]:
     directory = tmp_path_factory.mktemp("web")
     # Firefox has no candidate of 127.0.0.1, and reaches none from another address.
     site = write_web_site(directory, engines=REAL_ENGINES, addresses=own_addresses())
@@ -43,11 +39,11 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
 @pytest.mark.parametrize(
     "case", ["newest", *(pytest.param(case, marks=pytest.mark.nightly("ci")) for case in list(CASES)[1:])]
 )
-async def test_a_person_in_firefox_is_seen_heard_and_muted(web: Web, tmp_path: Path, case: str) -> None:
+async def test_a_person_in_firefox_is_seen_heard_and_muted(web: Node, tmp_path: Path, case: str) -> None:
     server, client = web
     version, options = CASES[case]
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="bob", permissions=LISTENER))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="bob", permissions=LISTENER))
     url = f"ws://127.0.0.1:{client.port}"
     voice = microphone(tmp_path / "mic.wav", 4.0, "yes", 30.0)
     async with (

@@ -11,7 +11,7 @@ import pytest
 from pipeline.audio import wav
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.baresip import baresip
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone

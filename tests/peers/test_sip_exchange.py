@@ -14,7 +14,8 @@ from sip.auth.digest import Verifier
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sipp import Sipp
 from tests.support.speech.scenario import (
     as_called,
@@ -56,7 +57,7 @@ def port_of(phone: Endpoint) -> int:
 
 
 async def offered(phone: Endpoint) -> Call:
-    return await asyncio.wait_for(anext(phone.incoming()), 8)
+    return await asyncio.wait_for(anext(phone.incoming()), 30)
 
 
 async def call_and_end(phone: Endpoint, sipp: Sipp, **settings: Any) -> Call:

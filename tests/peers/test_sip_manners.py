@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -11,9 +10,8 @@ import pytest
 
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.message.message import Response
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone
@@ -111,20 +109,20 @@ async def test_both_change_the_call_at_once(phone: Endpoint) -> None:
         await peer.hang_up()
 
 
-async def test_a_burst_at_capacity_is_refused_within_200_ms(phone: Endpoint) -> None:
+async def test_a_burst_at_capacity_is_refused_until_later(phone: Endpoint) -> None:
+    """How soon is measured by bench overload."""
     async with RawCall(port_of(phone), NUMBER) as first, RawCall(port_of(phone), NUMBER) as second:
         for peer in (first, second):
             peer.invite()
             await offered(phone)
         async with RawCall(port_of(phone), NUMBER) as burst:
-            asked = time.monotonic()
             for number in range(100):
                 burst.call_id = f"burst-{number}"
                 burst.invite()
-            answers: list[tuple[float, Response]] = [await burst.timed_final() for _ in range(100)]
-        assert {response.status for _, response in answers} == {503}
-        assert all(int(response.header("Retry-After") or 0) > 0 for _, response in answers)
-        assert max(at for at, _ in answers) - asked < 0.2
+            answers = [await burst.final() for _ in range(100)]
+        assert {response.header("Call-ID") for response in answers} == {f"burst-{n}" for n in range(100)}
+        assert {response.status for response in answers} == {503}
+        assert all(int(response.header("Retry-After") or 0) > 0 for response in answers)
     assert len(phone.calls) == 2
 
 

@@ -12,10 +12,12 @@ import pytest
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone, write_wav
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -38,12 +40,6 @@ def trunk_to(phone: Endpoint, peer: SoftphoneProcess, transport: str = "udp", **
             **settings,
         )
     )
-
-
-async def eventually(condition: object, patience_s: float = 10.0) -> None:
-    async with asyncio.timeout(patience_s):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(("codec", "rate_hz"), [("PCMU", 8000), ("PCMA", 8000), ("G722", 16000)])
@@ -98,8 +94,8 @@ async def test_digits_both_ways(phone: Endpoint, tmp_path: Path) -> None:
         await peer.event("media", active=True)
         peer.do("dtmf", line=0, digits="159*#D")
         await call.send_dtmf("0284A")
-        await eventually(lambda: ear.digits == "159*#D")
-        await eventually(lambda: [e["digit"] for e in peer.events if e["event"] == "digit"] == list("0284A"))
+        await until(lambda: ear.digits == "159*#D")
+        await until(lambda: [e["digit"] for e in peer.events if e["event"] == "digit"] == list("0284A"))
         await call.hang_up()
         await call.ended()
 
@@ -111,11 +107,11 @@ async def test_they_hold_and_resume(phone: Endpoint, tmp_path: Path) -> None:
         ear = Party(call)
         await peer.event("state", state="CONFIRMED")
         peer.do("hold", line=0)
-        await eventually(lambda: call.held)
+        await until(lambda: call.held)
         peer.do("resume", line=0)
-        await eventually(lambda: not call.held)
+        await until(lambda: not call.held)
         before = len(ear.frames)
-        await eventually(lambda: len(ear.frames) > before + 20)
+        await until(lambda: len(ear.frames) > before + 20)
         await call.hang_up()
         assert await call.ended() is HangupCause.NORMAL
 
@@ -129,7 +125,7 @@ async def test_we_hold_and_resume(phone: Endpoint, tmp_path: Path) -> None:
         await peer.event("media", status=3)  # PJSUA_CALL_MEDIA_REMOTE_HOLD
         await call.resume()
         before = len(ear.frames)
-        await eventually(lambda: len(ear.frames) > before + 20)
+        await until(lambda: len(ear.frames) > before + 20)
         await call.hang_up()
         assert await call.ended() is HangupCause.NORMAL
 

@@ -13,8 +13,10 @@ import pytest
 from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sipp import Sipp
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -50,7 +52,7 @@ def add_trunk(phone: Endpoint, port: int, **settings: Any) -> Trunk:
             uri=f"sip:127.0.0.1:{port}",
             caller_id="+14155550100",
             allow_from=("127.0.0.1/32",),
-            reach=EgressPolicy(["127.0.0.1/32"]),
+            egress=EgressPolicy(["127.0.0.1/32"]),
             **settings,
         )
     )
@@ -70,9 +72,7 @@ async def answer_all(phone: Endpoint, digits: Digits) -> None:
 
 
 async def nothing_left(phone: Endpoint) -> None:
-    async with asyncio.timeout(10):
-        while phone.calls:
-            await asyncio.sleep(0.02)
+    await until(lambda: not phone.calls)
 
 
 @pytest.mark.parametrize("scenario", ["uac_call", "uac_late_offer", "uac_reinvite"])

@@ -10,7 +10,7 @@ import pytest
 from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.hostile import wrong_answer
 from tests.support.hostile.torture import MESSAGES
 
@@ -39,7 +39,7 @@ async def answer_all(phone: Endpoint) -> None:
 async def one_call(caller: Endpoint, uri: str) -> HangupCause:
     trunk = caller.trunks.get(uri) or caller.add_trunk(TrunkSettings(id=uri, uri=uri))
     call = await trunk.call("+14155550101")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await call.answered()
         await call.hang_up()
         return await call.ended()

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestServer
 
 from mediaserver.rooms.tokens import Grant, mint
 from mediaserver.server import Server
 from pipeline.audio import Pcm
 from pipeline.stt.faster_whisper import FasterWhisper
-from tests.support.http.models import fake_models
-from tests.support.node.server import REAL_ENGINES, running
+from tests.support.node.node import REAL_ENGINES, Node, running
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.rooms import AGENT, TALKER, invite, microphone, write_web_site
 
 pytestmark = pytest.mark.slow
 
-Web = tuple[Server, TestClient[Any, Any]]
 
 LINES = (
     "[...document.querySelectorAll('#transcript li')]"
@@ -71,24 +68,18 @@ PLAYED = """
 
 
 @pytest.fixture
-async def spoken_site(tmp_path: Path) -> AsyncIterator[Web]:
+async def spoken_site(tmp_path: Path) -> AsyncIterator[Node]:
     async with running(write_web_site(tmp_path, engines=REAL_ENGINES, public=True)) as site:
         yield site
 
 
 @pytest.fixture
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
-@pytest.fixture
-async def closed_site(models: None, tmp_path: Path) -> AsyncIterator[Web]:
+async def closed_site(tmp_path: Path) -> AsyncIterator[Node]:
     async with running(write_web_site(tmp_path)) as site:
         yield site
 
 
-def address(site: Web, agent: str, fragment: str = "") -> str:
+def address(site: Node, agent: str, fragment: str = "") -> str:
     return str(site[1].make_url(f"/talk/{agent}")) + fragment
 
 
@@ -106,9 +97,7 @@ async def recognised(samples: Pcm) -> str:
 
 async def emptied(server: Server) -> None:
     """Waits until no room is left: a call writes its outcome after the page has heard of its end."""
-    async with asyncio.timeout(30):
-        while server.lobby.rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: not server.room_registry.rooms)
 
 
 async def fits(page: Page, width: int, height: int, path: Path, *, dark: bool = False) -> None:
@@ -117,7 +106,7 @@ async def fits(page: Page, width: int, height: int, path: Path, *, dark: bool = 
     assert await page.run("document.scrollingElement.scrollWidth <= innerWidth")
 
 
-async def test_a_person_talks_to_the_agent_through_the_page(spoken_site: Web, tmp_path: Path) -> None:
+async def test_a_person_talks_to_the_agent_through_the_page(spoken_site: Node, tmp_path: Path) -> None:
     voice = microphone(tmp_path / "mic.wav", 6.0, "yes", 7.0, "yes", 30.0)
     async with chromium(microphone=voice) as page:
         await page.open(address(spoken_site, AGENT))
@@ -143,7 +132,7 @@ async def test_a_person_talks_to_the_agent_through_the_page(spoken_site: Web, tm
     assert "thank you" in await recognised(last)
 
 
-async def test_speaking_over_the_agent_stops_it(spoken_site: Web, tmp_path: Path) -> None:
+async def test_speaking_over_the_agent_stops_it(spoken_site: Node, tmp_path: Path) -> None:
     voice = microphone(tmp_path / "mic.wav", 4.5, "no thank you that is not what i wanted", 30.0)
     async with chromium(microphone=voice) as page:
         await page.open(address(spoken_site, TALKER))
@@ -156,7 +145,7 @@ async def test_speaking_over_the_agent_stops_it(spoken_site: Web, tmp_path: Path
         await page.until(f"{STATE} === 'You hung up.'")
 
 
-async def test_a_microphone_that_is_denied_is_explained(spoken_site: Web) -> None:
+async def test_a_microphone_that_is_denied_is_explained(spoken_site: Node) -> None:
     async with chromium(allowed=False) as page:
         await page.open(address(spoken_site, AGENT))
         await page.run(PRESS)
@@ -164,7 +153,7 @@ async def test_a_microphone_that_is_denied_is_explained(spoken_site: Web) -> Non
         assert await page.run("document.getElementById('talk').textContent") == "Start talking"
 
 
-async def test_an_agent_that_needs_a_token_asks_for_it(closed_site: Web) -> None:
+async def test_an_agent_that_needs_a_token_asks_for_it(closed_site: Node) -> None:
     server, _ = closed_site
     room = "none"
     key, secret = "devkey", "a-secret-of-thirty-two-characters"
@@ -186,7 +175,7 @@ async def test_an_agent_that_needs_a_token_asks_for_it(closed_site: Web) -> None
 
 
 async def test_the_example_page_of_another_origin_talks_in_fifteen_lines(
-    spoken_site: Web, tmp_path: Path
+    spoken_site: Node, tmp_path: Path
 ) -> None:
     server, client = spoken_site
     elsewhere = web.Application()

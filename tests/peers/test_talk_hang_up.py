@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient
 
 from mediaserver.server import Server
-from tests.support.http.models import fake_models
-from tests.support.node.server import bearer, running
+from tests.support.node.node import Node, bearer, running
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.rooms import AGENT, CALLS_KEY, write_web_site
 
 pytestmark = pytest.mark.slow
 
-Web = tuple[Server, TestClient[Any, Any]]
 
 PRESS = "document.getElementById('talk').click()"
 ESCAPE = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}))"
@@ -72,17 +69,16 @@ HELD = """
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Web]:
+async def site(tmp_path: Path) -> AsyncIterator[Node]:
     there = write_web_site(tmp_path, public=True)
     often = "[rooms]\npublic_talk_per_minute_each = 600\n"  # a visitor begins more than people do
-    there.path.write_text(there.path.read_text().replace("[rooms]\n", often))
-    with fake_models():
-        async with running(there) as both:
-            yield both
+    there.change("[rooms]\n", often)
+    async with running(there) as both:
+        yield both
 
 
 @pytest.fixture
-async def page(site: Web) -> AsyncIterator[Page]:
+async def page(site: Node) -> AsyncIterator[Page]:
     async with chromium() as page:
         await page.open(str(site[1].make_url(f"/talk/{AGENT}")))
         await page.run(HELD)
@@ -92,17 +88,18 @@ async def page(site: Web) -> AsyncIterator[Page]:
 async def nothing_lives_on(server: Server, page: Page, step: str) -> None:
     """At once: a participant who merely never connects is given up after 20 s."""
     try:
-        async with asyncio.timeout(5):
-            while server.lobby.rooms:
-                await asyncio.sleep(0.05)
+        await until(lambda: not server.room_registry.rooms)
     except TimeoutError:
-        pytest.fail(f"hung up at {step!r}: {server.lobby.rooms} rooms, {len(server.lobby)} calls live on")
+        pytest.fail(
+            f"hung up at {step!r}: {server.room_registry.rooms} rooms, "
+            f"{len(server.room_registry)} calls live on"
+        )
     await page.until("tracks.length > 0 && tracks.every((each) => each.readyState === 'ended')")
     assert set(await page.run("peers.map((each) => each.signalingState)")) <= {"closed"}, step
 
 
 @pytest.mark.parametrize("how", [PRESS, ESCAPE], ids=["button", "key"])
-async def test_a_call_that_is_hung_up_while_it_is_set_up_is_over(site: Web, page: Page, how: str) -> None:
+async def test_a_call_that_is_hung_up_while_it_is_set_up_is_over(site: Node, page: Page, how: str) -> None:
     server, _ = site
     for step in STEPS:
         await page.run(f"window.held = {step!r}, window.reached = ''")
@@ -122,7 +119,7 @@ async def test_a_call_that_is_hung_up_while_it_is_set_up_is_over(site: Web, page
 
 
 async def test_a_second_start_while_the_first_still_asks_is_the_one_that_counts(
-    site: Web, page: Page
+    site: Node, page: Page
 ) -> None:
     server, client = site
     await page.run("window.held = 'microphone asked for'")
@@ -136,7 +133,7 @@ async def test_a_second_start_while_the_first_still_asks_is_the_one_that_counts(
     await page.until(
         "tracks.length === 2 && tracks.filter((each) => each.readyState === 'live').length === 1"
     )
-    (room,) = server.lobby._rooms
+    (room,) = server.room_registry._rooms
     await page.run(PRESS)
     assert await page.run(STATE) == "You hung up."
     await nothing_lives_on(server, page, "the call itself")

@@ -21,7 +21,7 @@ from pipeline.audio.resample import resample
 from pipeline.audio.wav import read
 from pipeline.engines.local_weights import PIPER, WHISPER
 from tests.peers.test_talk import BARE_MICROPHONE, LINES, PLAYED, PRESS, RECORD, STATE
-from tests.support.node.server import Site, running
+from tests.support.node.node import Site, running
 from tests.support.speech.local_speech import needs, whisper_tiny
 from tests.support.speech.tones import write_wav
 from tests.support.webrtc.chromium import chromium
@@ -92,12 +92,12 @@ async def test_a_person_says_what_no_script_expects_and_is_answered(front_desk: 
 
 async def recognised(samples: Pcm) -> str:
     """What Whisper makes of what the page played, at most 16 s at a time: the agent's answer among it."""
-    ears = whisper_tiny()
-    await ears.start()
+    recognizer = whisper_tiny()
+    await recognizer.start()
     try:
-        listening = ears.listen(rate_hz=16000, language="en", expected=None)
+        listening = recognizer.listen(rate_hz=16000, language="en", expected=None)
         listening.push(samples)
         return (await listening.result()).text
     finally:
         listening.close()
-        await ears.close()
+        await recognizer.close()

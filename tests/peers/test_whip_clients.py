@@ -4,7 +4,7 @@ servers from the answer."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.server import Server
-from tests.support.http.models import fake_models
-from tests.support.node.server import bearer, running
+from tests.support.node.node import Node, bearer, running
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.firefox import FirefoxPage, firefox
 from tests.support.webrtc.livekit_page import npm_file
@@ -25,7 +25,6 @@ from tests.support.webrtc.stun import StunServer, stun_server
 
 pytestmark = pytest.mark.slow
 
-Web = tuple[Server, TestClient[Any, Any]]
 
 WHIP_WHEP = "1.2.0"
 
@@ -46,12 +45,6 @@ window.heard = async () => {
 """
 
 
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
 @pytest.fixture
 async def turn() -> AsyncIterator[StunServer]:
     async with stun_server() as server:
@@ -59,7 +52,7 @@ async def turn() -> AsyncIterator[StunServer]:
 
 
 @asynccontextmanager
-async def serving(directory: Path, turn: StunServer) -> AsyncIterator[Web]:
+async def serving(directory: Path, turn: StunServer) -> AsyncIterator[Node]:
     servers = [f"stun:{turn.host}", f"turn:ann:s%40cret@{turn.host}?transport=udp"]
     site = write_web_site(directory, public=True, ice_servers=servers, addresses=own_addresses())
     async with running(site) as both:
@@ -83,9 +76,7 @@ RELAYED = "{ iceTransportPolicy: 'relay' }"
 
 async def signed_in(turn: StunServer) -> None:
     """Waits until the browser has asked for a relay in the name that it was told."""
-    async with asyncio.timeout(20):
-        while turn.users != {"ann"}:
-            await asyncio.sleep(0.05)
+    await until(lambda: turn.users == {"ann"})
 
 
 async def test_whip_whep_talks_and_hangs_up_and_knows_the_turn_server(
@@ -146,7 +137,7 @@ async def test_the_talk_page_talks_in_firefox(tmp_path: Path, turn: StunServer) 
 async def talks_and_hangs_up(page: Page | FirefoxPage, server: Server, client: TestClient[Any, Any]) -> None:
     await page.run("document.getElementById('talk').click()")
     await page.until("document.querySelector('#transcript li') !== null")
-    (room,) = server.lobby._rooms
+    (room,) = server.room_registry._rooms
     await page.run("document.getElementById('talk').click()")
     assert await page.run("document.getElementById('state').textContent") == "You hung up."
     assert await hangup_of(client, room) == ("remote", "normal")

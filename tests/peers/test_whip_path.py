@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mediaserver.rooms.web_call import WebCallRequest
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
+from tests.support.waiting import until
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.relay import relay
 
@@ -49,18 +48,10 @@ window.heard = async () => {
 """
 
 
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
 async def grows(figure: Callable[[], int], by: int = 50) -> None:
     """Waits until a count is `by` more than now."""
     wanted = figure() + by
-    async with asyncio.timeout(30):
-        while figure() < wanted:
-            await asyncio.sleep(0.05)
+    await until(lambda: figure() >= wanted)
 
 
 async def hears(page: Page) -> None:
@@ -71,15 +62,15 @@ async def hears(page: Page) -> None:
 
 async def test_the_call_goes_on_from_another_address(tmp_path: Path) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client), chromium() as page:
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
-        port = server.lobby._port.number
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
+        port = server.room_registry._port.number
         async with relay(port, loss=0.0, jitter_s=0.0) as network:
             await page.open(str(client.make_url(f"/talk/{LISTENS}")))
             await page.run(CALL)
             url = client.make_url("/rtc/whip")
             await page.run(f"call({str(url)!r}, {ticket.token!r}, {port}, {network.port})")
             await page.until("peer.connectionState === 'connected'")
-            (person,) = server.lobby._rooms[ticket.room_name].persons.values()
+            (person,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
             await grows(lambda: person.audio.stats.packets_received)
             await network.move("127.0.0.2")
             assert await page.run("restart()") == 200
@@ -90,4 +81,4 @@ async def test_the_call_goes_on_from_another_address(tmp_path: Path) -> None:
             hosts = {remote[0] for _, remote in peer._path.addresses}
             assert hosts == {"127.0.0.1", "127.0.0.2"}
             assert peer._path.connection._nominated[1].remote_addr[0] == "127.0.0.2"
-        assert ticket.room_name in server.lobby._rooms
+        assert ticket.room_name in server.room_registry._rooms

@@ -26,7 +26,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
-from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, told
+from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, of_call
 from pipeline.transcript import Role
 from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
 
@@ -34,7 +34,7 @@ RATE_HZ = 8000
 FRAME = RATE_HZ // 50
 
 
-class Ear:
+class FakeRecognizer:
     """A recogniser and its only utterance: it understands how many frames it got. `mood`: "well", "fails",
     "hangs", "refuses" (to open), "busy"."""
 
@@ -49,7 +49,7 @@ class Ear:
     def close(self) -> None:
         self.open -= 1
 
-    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Ear:
+    def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeRecognizer:
         if self.mood == "refuses":
             raise EngineMissing("English only")
         self.open += 1
@@ -77,7 +77,7 @@ class Ear:
         return Hypothesis(str(sum(map(len, self.got)) // FRAME), 0.9)
 
 
-def ears(*engines: Ear, deadline_s: float | None = 0.7) -> FallbackRecognizer:
+def fallback_of(*engines: FakeRecognizer, deadline_s: float | None = 0.7) -> FallbackRecognizer:
     return FallbackRecognizer(
         [
             GuardedRecognizer(cast(Any, engine), Guard("stt", f"ear {place}", deadline_s=deadline_s))
@@ -106,12 +106,12 @@ async def heard(fallback: Any, count: int = 60) -> str:
 
 @pytest.mark.parametrize("mood", ["fails", "hangs", "refuses", "busy"])
 def test_the_next_engine_hears_all_of_it(mood: str) -> None:
-    first, second = Ear(mood), Ear()
+    first, second = FakeRecognizer(mood), FakeRecognizer()
 
     async def scene() -> tuple[str, float]:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        return await heard(ears(first, second)), loop.time() - began
+        return await heard(fallback_of(first, second)), loop.time() - began
 
     text, took_s = play(scene)
     assert text == "60"
@@ -121,10 +121,10 @@ def test_the_next_engine_hears_all_of_it(mood: str) -> None:
 
 
 def test_an_engine_that_failed_is_not_asked_again_for_a_while() -> None:
-    first, second = Ear("hangs"), Ear()
+    first, second = FakeRecognizer("hangs"), FakeRecognizer()
 
     async def scene() -> list[float]:
-        loop, fallback, took = asyncio.get_running_loop(), ears(first, second), []
+        loop, fallback, took = asyncio.get_running_loop(), fallback_of(first, second), []
         for _ in range(5):
             began = loop.time()
             assert await heard(fallback) == "60"
@@ -152,10 +152,10 @@ def test_a_text_that_the_engine_cannot_serve_is_not_held_against_it() -> None:
 
 
 def test_what_is_said_while_the_next_one_catches_up_is_heard_too() -> None:
-    first, second = Ear("fails"), Ear()
+    first, second = FakeRecognizer("fails"), FakeRecognizer()
 
     async def scene() -> str:
-        fallback = ears(first, second)
+        fallback = fallback_of(first, second)
         listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
         for frame in frames(100):
             listening.push(frame)
@@ -175,10 +175,10 @@ def test_what_is_said_while_the_next_one_catches_up_is_heard_too() -> None:
 
 
 def test_a_listener_who_goes_away_while_the_next_one_catches_up_loses_nothing() -> None:
-    first, second = Ear("fails"), Ear()
+    first, second = FakeRecognizer("fails"), FakeRecognizer()
 
     async def scene() -> None:
-        listening = ears(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
+        listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
         for frame in frames(100):
             listening.push(frame)
         asking = asyncio.create_task(listening.result())
@@ -196,10 +196,10 @@ def test_a_listener_who_goes_away_while_the_next_one_catches_up_loses_nothing() 
 
 
 def test_an_utterance_closed_while_the_next_one_catches_up_leaves_nothing_open() -> None:
-    first, second = Ear("fails"), Ear()
+    first, second = FakeRecognizer("fails"), FakeRecognizer()
 
     async def scene() -> None:
-        listening = ears(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
+        listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
         for frame in frames(100):
             listening.push(frame)
         second.during = listening.close
@@ -211,10 +211,10 @@ def test_an_utterance_closed_while_the_next_one_catches_up_leaves_nothing_open()
 
 
 def test_the_last_engine_is_asked_whatever_happened() -> None:
-    only = Ear("fails")
+    only = FakeRecognizer("fails")
 
     async def scene() -> None:
-        fallback = ears(only)
+        fallback = fallback_of(only)
         for _ in range(10):
             with pytest.raises(EngineError, match="recogniser down"):
                 await heard(fallback)
@@ -226,11 +226,11 @@ def test_the_last_engine_is_asked_whatever_happened() -> None:
 
 
 def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
-    only = Ear("fails")
+    only = FakeRecognizer("fails")
     faults: list[str] = []
 
     async def scene() -> str:
-        fallback = told(ears(only), faults.append)
+        fallback = of_call(fallback_of(only), faults.append, call_id="c")
         listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
         listening.push(frames(1)[0])
         asking = asyncio.create_task(listening.result())
@@ -242,30 +242,30 @@ def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
 
 
 def test_a_slow_engine_in_this_machine_is_waited_for() -> None:
-    slow, other = Ear("hangs"), Ear()
+    slow, other = FakeRecognizer("hangs"), FakeRecognizer()
 
     async def scene() -> None:
-        fallback = ears(slow, other, deadline_s=None)
+        fallback = fallback_of(slow, other, deadline_s=None)
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(heard(fallback), 30)
-        assert fallback.ears[0].guard.health.state is BreakerState.CLOSED
+        assert fallback.recognizers[0].guard.health.state is BreakerState.CLOSED
 
     play(scene)
     assert other.asked == 0
 
 
 def test_a_long_utterance_is_heard_again_from_its_last_minute() -> None:
-    first, second = Ear("fails"), Ear()
-    assert play(lambda: heard(ears(first, second), 50 * 90)) == str(50 * 61 - 50 + 50)
+    first, second = FakeRecognizer("fails"), FakeRecognizer()
+    assert play(lambda: heard(fallback_of(first, second), 50 * 90)) == str(50 * 61 - 50 + 50)
 
 
 def test_failures_that_were_got_over_are_told_once() -> None:
-    first, second = Ear("fails"), Ear()
+    first, second = FakeRecognizer("fails"), FakeRecognizer()
     faults: list[str] = []
 
     async def scene() -> None:
-        fallback = told(ears(first, second), faults.append)
+        fallback = of_call(fallback_of(first, second), faults.append, call_id="c")
         for _ in range(6):
             assert await heard(fallback) == "60"
 
@@ -344,7 +344,7 @@ def test_a_voice_that_says_nothing_has_failed(silent: bool) -> None:
 def test_no_caller_tries_an_engine_that_is_not_there() -> None:
     """After every pause the engine is looked at beside the calls; the first caller comes when it is back."""
     looks: list[float] = []
-    dead, other = Ear("hangs"), Ear()
+    dead, other = FakeRecognizer("hangs"), FakeRecognizer()
 
     async def scene() -> None:
         loop = asyncio.get_running_loop()
@@ -410,6 +410,7 @@ def converse(agent: FakeAgent, *, stt: Any = None, voices: Any = None, says: Any
             tts=first,
             fallback_tts=others,
             phrases=phrases,
+            call_id="call-1",
         )
         return await session.run()
 
@@ -417,7 +418,7 @@ def converse(agent: FakeAgent, *, stt: Any = None, voices: Any = None, says: Any
 
 
 def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
-    dead, alive = Ear("hangs"), FakeStt("yes", "on monday", "at ten")
+    dead, alive = FakeRecognizer("hangs"), FakeStt("yes", "on monday", "at ten")
     acts: list[list[AgentAct]] = [[Say(f"question {n}")] for n in range(3)]
     agent = FakeAgent(*acts, [Say("goodbye"), HangUp()])
     fallback = FallbackRecognizer(
@@ -473,4 +474,5 @@ def test_what_nobody_can_have_said_is_cut(caplog: pytest.LogCaptureFixture) -> N
     assert 3900 < len(said.text) <= 4000
     assert said.text.split()[-1] == "word"
     assert len(said.words) == len(said.text.split())
-    assert "recogniser said too much, cut" in caplog.messages
+    (cut,) = [each for each in caplog.records if each.message == "recogniser said too much, cut"]
+    assert cut.__dict__["call_id"] == "call-1"

@@ -28,6 +28,7 @@ from pipeline.stt.openai import OpenAiSpeechToText
 from pipeline.tts.openai import OpenAiTextToSpeech
 from tests.support.http.openai_server import RATE_HZ, FakeOpenAi, Manners, openai_server, voice
 from tests.support.speech.conversation import voice as speech
+from tests.support.waiting import until
 
 HERE = EgressPolicy(["127.0.0.0/8"])
 TEXT = "one two three four five"
@@ -45,15 +46,15 @@ def engine(kind: str, fake: FakeOpenAi, **options: Any) -> Any:
         return registry.load(kind, "openai", {"base_url": fake.base_url} | patience | options)
 
 
-async def transcribe(ears: OpenAiSpeechToText, expected: Expected | None = None) -> Any:
-    """What `ears` make of a second of voice."""
-    listening = ears.listen(rate_hz=8000, language="en-GB", expected=expected)
+async def transcribe(recognizer: OpenAiSpeechToText, expected: Expected | None = None) -> Any:
+    """What `recognizer` make of a second of voice."""
+    listening = recognizer.listen(rate_hz=8000, language="en-GB", expected=expected)
     try:
         listening.push(speech(1.0))
         return await listening.result()
     finally:
         listening.close()
-        await ears.close()
+        await recognizer.close()
 
 
 async def said(tts: OpenAiTextToSpeech, text: str = TEXT) -> tuple[list[int], Any]:
@@ -109,19 +110,19 @@ async def test_words_have_the_times_that_the_server_tells(fake: FakeOpenAi) -> N
 
 async def test_a_server_that_knows_json_only_is_asked_for_that(fake: FakeOpenAi) -> None:
     fake.manners.only_json = True
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=16000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=16000, language="en", expected=None)
     for _ in range(2):
         listening.push(speech(0.5, rate_hz=16000))
         assert (await listening.result()).text == "yes please"
     listening.close()
-    await ears.close()
+    await recognizer.close()
     assert [each.fields["response_format"] for each in fake.heard] == ["verbose_json", "json", "json"]
 
 
 async def test_the_same_audio_is_asked_about_once(fake: FakeOpenAi) -> None:
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     listening.push(speech(0.5))
     first = await listening.result()
     assert await listening.result() is first
@@ -130,7 +131,7 @@ async def test_the_same_audio_is_asked_about_once(fake: FakeOpenAi) -> None:
     await listening.result()
     assert [each.samples.size for each in fake.heard] == [8000, 16000]
     listening.close()
-    await ears.close()
+    await recognizer.close()
 
 
 STORY_S = 150
@@ -155,8 +156,8 @@ async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
     fake: FakeOpenAi, asked_every_s: int
 ) -> None:
     fake.manners.answer = {"text": "Well,", "words": [{"word": "Well,", "start": 0.5, "end": 0.9}]}
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     samples, heard = story(), None
     if asked_every_s == STORY_S:
         samples = samples[: 60 * 8000]  # as another engine that broke leaves it
@@ -164,7 +165,7 @@ async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
         pushed(listening, samples[at : at + asked_every_s * 8000])
         heard = await listening.result()
     listening.close()
-    await ears.close()
+    await recognizer.close()
     assert heard is not None
     cuts_s = [pause_s for pause_s in PAUSES_S if pause_s <= len(samples) // 8000 - 20]
     assert heard.text == " ".join(["well"] * (len(cuts_s) + 1))
@@ -177,8 +178,8 @@ async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
 
 
 async def test_what_the_server_did_not_answer_is_asked_about_again(fake: FakeOpenAi) -> None:
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     samples = story()[: 50 * 8000]
     pushed(listening, samples)
     fake.manners.status = 500
@@ -187,15 +188,15 @@ async def test_what_the_server_did_not_answer_is_asked_about_again(fake: FakeOpe
     fake.manners.status = 200
     assert (await listening.result()).text == "yes please yes please"
     listening.close()
-    await ears.close()
+    await recognizer.close()
     sent = sum(each.samples.size for each in fake.heard) / 16000
     assert sent == pytest.approx(2 * 50, abs=0.1)
 
 
 async def test_what_nobody_answers_about_does_not_fill_the_memory(fake: FakeOpenAi) -> None:
     fake.manners.status = 500
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     for _ in range(2):
         pushed(listening, story())
         with pytest.raises(EngineError, match="500"):
@@ -205,13 +206,13 @@ async def test_what_nobody_answers_about_does_not_fill_the_memory(fake: FakeOpen
     listening.push(speech(0.5))
     await listening.result()
     listening.close()
-    await ears.close()
+    await recognizer.close()
     assert sum(each.samples.size for each in fake.heard) / 16000 < 60 + 30
 
 
 async def test_what_is_lost_in_the_middle_of_a_story_costs_nothing_else(fake: FakeOpenAi) -> None:
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     samples = story()
     pushed(listening, samples[: 45 * 8000])
     assert (await listening.result()).text == "yes please yes please"
@@ -224,15 +225,15 @@ async def test_what_is_lost_in_the_middle_of_a_story_costs_nothing_else(fake: Fa
     fake.heard.clear()
     heard = await listening.result()
     listening.close()
-    await ears.close()
+    await recognizer.close()
     assert 60 <= sum(each.samples.size for each in fake.heard) / 16000 <= 60 + 30
     assert heard.text == " ".join(["yes please"] * (1 + len(fake.heard)))
 
 
 async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     listening.push(speech(0.5))
     for close in (False, True):
         task = asyncio.create_task(listening.result())
@@ -248,7 +249,7 @@ async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
                 await task
     while fake.cut_off < 2:
         await asyncio.sleep(0.005)
-    await ears.close()
+    await recognizer.close()
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
@@ -257,8 +258,8 @@ async def test_whoever_is_cancelled_as_the_utterance_is_closed_is_cancelled(
 ) -> None:
     """A fault of the call would be told otherwise."""
     fake.manners.delay_s = 60
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     listening.push(speech(0.5))
     task = asyncio.create_task(listening.result())
     while not fake.heard:
@@ -267,13 +268,13 @@ async def test_whoever_is_cancelled_as_the_utterance_is_closed_is_cancelled(
         step()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await ears.close()
+    await recognizer.close()
 
 
 async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 1.0
-    ears = engine("stt", fake, timeout_s=30.0)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake, timeout_s=30.0)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     samples = story()
     pushed(listening, samples[: 45 * 8000])
     for second in range(45, 48):
@@ -285,7 +286,7 @@ async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeO
         pushed(listening, samples[second * 8000 : (second + 1) * 8000])
     assert (await listening.result()).text == "yes please yes please"
     listening.close()
-    await ears.close()
+    await recognizer.close()
     ends_s = sorted(round(each.samples.size / 16000) for each in fake.heard)
     assert ends_s == [20, 25, 26, 27, 28]
     assert fake.cut_off == 3
@@ -293,8 +294,8 @@ async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeO
 
 async def test_a_closed_utterance_ends_the_requests_about_all_its_pieces(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
-    ears = engine("stt", fake, timeout_s=60.0)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake, timeout_s=60.0)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     pushed(listening, story()[: 45 * 8000])
     for asked in (2, 3):
         speculative = asyncio.create_task(listening.result())
@@ -306,15 +307,13 @@ async def test_a_closed_utterance_ends_the_requests_about_all_its_pieces(fake: F
             listening.close()
         await asyncio.wait({speculative})
     assert isinstance(speculative.exception(), EngineError)
-    async with asyncio.timeout(10):
-        while fake.cut_off < 3:
-            await asyncio.sleep(0.005)
-    await ears.close()
+    await until(lambda: fake.cut_off >= 3)
+    await recognizer.close()
 
 
 async def test_what_the_server_has_heard_is_kept_in_memory_no_longer(fake: FakeOpenAi) -> None:
-    ears = engine("stt", fake)
-    listening = ears.listen(rate_hz=8000, language="en", expected=None)
+    recognizer = engine("stt", fake)
+    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
     samples = story()
     tracemalloc.start()
     try:
@@ -328,17 +327,17 @@ async def test_what_the_server_has_heard_is_kept_in_memory_no_longer(fake: FakeO
         tracemalloc.stop()
     assert held < 3 * 30 * 2 * 8000, "the end alone is there yet, and no piece of what was answered"
     listening.close()
-    await ears.close()
+    await recognizer.close()
 
 
 async def test_connections_are_kept(fake: FakeOpenAi) -> None:
-    ears = engine("stt", fake)
+    recognizer = engine("stt", fake)
     for _ in range(3):
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
+        listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
         listening.push(speech(0.2))
         await listening.result()
         listening.close()
-    await ears.close()
+    await recognizer.close()
     assert len(fake.connections) == 1
 
 
@@ -541,10 +540,10 @@ async def test_an_answer_without_a_text_is_an_error(fake: FakeOpenAi, answer: An
 
 async def test_a_dead_server_is_a_clear_error(fake: FakeOpenAi, unused_tcp_port: int) -> None:
     with egress_policy(HERE):
-        ears = registry.load("stt", "openai", {"base_url": f"http://127.0.0.1:{unused_tcp_port}/v1"})
-    assert f"cannot connect to 127.0.0.1:{unused_tcp_port}" in await ears.check()
+        recognizer = registry.load("stt", "openai", {"base_url": f"http://127.0.0.1:{unused_tcp_port}/v1"})
+    assert f"cannot connect to 127.0.0.1:{unused_tcp_port}" in await recognizer.check()
     with pytest.raises(EngineError, match="cannot connect") as failure:
-        await transcribe(ears)
+        await transcribe(recognizer)
     assert failure.value.retryable
 
 
@@ -569,9 +568,9 @@ async def test_check_tells_whether_the_server_is_there_and_takes_the_key(fake: F
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
 async def test_nobody_reaches_this_machine_unless_the_server_says_so(fake: FakeOpenAi, host: str) -> None:
     base_url = fake.base_url.replace("127.0.0.1", host)
-    ears = registry.load("stt", "openai", {"base_url": base_url})
+    recognizer = registry.load("stt", "openai", {"base_url": base_url})
     with pytest.raises(EngineError, match="not an address that this server connects to") as failure:
-        await transcribe(ears)
+        await transcribe(recognizer)
     assert not failure.value.retryable
     assert fake.heard == []
 

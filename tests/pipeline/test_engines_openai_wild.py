@@ -84,16 +84,16 @@ async def test_nothing_but_the_voice_is_heard_of_a_file(body: bytes, kind: str, 
 async def test_one_utterance_that_is_refused_costs_the_next_ones_nothing() -> None:
     async with openai_server() as fake:
         with egress_policy(HERE):
-            ears = registry.load("stt", "openai", {"base_url": fake.base_url, "timeout_s": 20.0})
+            recognizer = registry.load("stt", "openai", {"base_url": fake.base_url, "timeout_s": 20.0})
         for status in (400, 200):
             fake.manners.status = status
-            await _tried(ears)
-        await ears.close()
+            await _tried(recognizer)
+        await recognizer.close()
     assert [each.fields["response_format"] for each in fake.heard] == ["verbose_json", "json", "verbose_json"]
 
 
-async def _tried(ears: Any) -> None:
-    listening = ears.listen(rate_hz=RATE_HZ, language="en", expected=None)
+async def _tried(recognizer: Any) -> None:
+    listening = recognizer.listen(rate_hz=RATE_HZ, language="en", expected=None)
     listening.push(np.frombuffer(SOUND, np.int16))
     with suppress(EngineRefused):
         await listening.result()

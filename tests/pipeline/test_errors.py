@@ -92,7 +92,9 @@ def converse(agent: FakeAgent, *, stt: Any = None, tts: Any = (), says: Any = ()
     async def scene() -> SessionResult:
         first, *others = tts or [FakeTts()]
         leg = FakeLeg(says)
-        return await Session(leg=leg, agent=agent, stt=stt or FakeStt(), tts=first, fallback_tts=others).run()
+        return await Session(
+            leg=leg, agent=agent, stt=stt or FakeStt(), tts=first, fallback_tts=others, call_id="call-1"
+        ).run()
 
     return play(scene)
 
@@ -102,7 +104,7 @@ def said_by(result: SessionResult, role: Role) -> list[str]:
 
 
 @pytest.mark.parametrize("at", ["listen", "push", "partial", "result", "close"])
-def test_a_recogniser_that_breaks_loses_no_word(at: str) -> None:
+def test_a_recogniser_that_breaks_loses_no_word(at: str, caplog: pytest.LogCaptureFixture) -> None:
     broken, alive = Guard("stt", "broken"), FakeStt("on monday")
     chain = FallbackRecognizer(
         [GuardedRecognizer(BrokenStt(at), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
@@ -113,6 +115,8 @@ def test_a_recogniser_that_breaks_loses_no_word(at: str) -> None:
     assert alive.listenings[0].samples >= 0.8 * 8000
     assert broken.health.errors == 1
     assert result.reason is EndReason.AGENT
+    calls = [getattr(each, "call_id", "") for each in caplog.records if each.message == "engine broke"]
+    assert calls == ["call-1"] * (2 if at == "close" else 1)  # `Raising` breaks at two places for "close"
 
 
 def test_a_recogniser_that_breaks_again_and_again_is_left_alone() -> None:

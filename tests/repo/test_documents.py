@@ -15,13 +15,6 @@ from tests.support.paths import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "bench" / "README.md"])
 SENTENCES, WORDS = 3, 90
 
-# Pages whose paragraphs are not short yet.
-LONG_PAGES = {
-    "CHANGELOG.md",
-    "bench/README.md",
-    *(f"docs/{name}.md" for name in ("engines", "turn-taking")),
-}
-
 
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
@@ -107,7 +100,7 @@ def test_the_workflow_runs_what_decides_on_every_python_that_is_supported() -> N
     assert re.findall(r'"(3\.\d+)"', workflow) == supported
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in LONG_PAGES], ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_paragraphs_are_short(page: Path) -> None:
     found = [(sentences(each), len(each.split()), each[:60]) for each in paragraphs(page)]
     assert [each for each in found if each[0] > SENTENCES or each[1] > WORDS] == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.kernel_cache import SOURCES
 from tests.support.paths import ROOT
 
 OURS = ("pipeline", "sip", "mediaserver", "api")
@@ -49,6 +50,26 @@ def test_imports_go_one_way(package: str) -> None:
         if name.split(".")[0] in forbidden
         and not path.relative_to(ROOT).as_posix().startswith(excepted or ("-",))
     ]
+    assert wrong == []
+
+
+def test_kernels_and_their_constants_are_in_the_folders_that_name_the_cache() -> None:
+    """What is compiled into a kernel from elsewhere could change and the kernel stay as it was."""
+    folders = {f"pipeline.{folder.name}" for folder in SOURCES}
+    without_constants = {"pipeline.errors", "pipeline.kernel_cache"}
+    wrong = []
+    for path in sorted(path for package in OURS for path in (ROOT / package).rglob("*.py")):
+        names = imported(path)
+        if "numba" not in names or path.name == "compiled.py":
+            continue
+        ours = {name for name in names if name.startswith("pipeline.")}
+        strange = {
+            name
+            for name in ours
+            if not any(f"{name}.".startswith(f"{ok}.") for ok in folders | without_constants)
+        }
+        if path.parent not in SOURCES or strange:
+            wrong.append(f"{path.relative_to(ROOT)} {sorted(strange)}")
     assert wrong == []
 
 

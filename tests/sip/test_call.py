@@ -11,8 +11,9 @@ from pipeline.audio import Pcm
 from sip.call import MOVES, Call, CallFailed
 from sip.errors import LocalError, RemoteError
 from sip.states import CallState, HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sip_phones import PATIENCE_S, phones
+from tests.support.waiting import until
 
 SETTINGS = TrunkSettings(id="x", uri="sip:127.0.0.1")
 
@@ -153,9 +154,7 @@ async def test_digits_arrive() -> None:
         listener = Listener()
         offered.attach(listener, None)
         await call.send_dtmf("1*#")
-        async with asyncio.timeout(PATIENCE_S):
-            while listener.digits != ["1", "*", "#"]:
-                await asyncio.sleep(0.01)
+        await until(lambda: listener.digits == ["1", "*", "#"])
         with pytest.raises(ValueError, match="x"):
             await call.send_dtmf("x")
 

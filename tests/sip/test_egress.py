@@ -16,8 +16,9 @@ from sip.message.uri import Uri
 from sip.stack.transport import Transport
 from sip.states import HangupCause
 from sip.transaction.hop import Transmission, hop_of
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, rogue, traps, udp
+from tests.support.waiting import until
 
 PATIENCE_S = 20.0
 SETTINGS = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24700, 24799))
@@ -53,16 +54,14 @@ async def test_a_trunk_reaches_its_own_host_by_name_and_media_beside_it() -> Non
         far.say(200, far.contact, body=far.media)
         uri = f"sip:localhost:{far.sip.port};transport=udp"
         trunk = phone.add_trunk(
-            TrunkSettings(id="out", uri=uri, reach=EgressPolicy(), trusted_hosts=("localhost",))
+            TrunkSettings(id="out", uri=uri, egress=EgressPolicy(), trusted_hosts=("localhost",))
         )
         call = await trunk.call("1")
         await asyncio.wait_for(call.answered(), PATIENCE_S)
-        async with asyncio.timeout(PATIENCE_S):
-            while not far.rtp.arrived:
-                await asyncio.sleep(0.01)
+        await until(lambda: far.rtp.arrived)
         await call.hang_up()
         assert phone.stats.blocked == 0
-        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, reach=EgressPolicy()))
+        stranger = phone.add_trunk(TrunkSettings(id="api", uri=uri, egress=EgressPolicy()))
         with pytest.raises(CallFailed) as failed:
             await stranger.call("1")
         assert failed.value.cause is HangupCause.ADDRESS_REFUSED
@@ -84,16 +83,13 @@ async def test_a_name_that_is_led_elsewhere_in_the_call_gets_no_cancel_and_no_by
         far.say(180, f"Contact: <{name}>")
         if when == "up":
             far.say(200, f"Contact: <{name}>", body=far.media)
-        call = await phone.add_trunk(TrunkSettings(id="out", uri=name, reach=OPEN)).call("1")
-        async with asyncio.timeout(PATIENCE_S):
-            while ("ACK" if when == "up" else "INVITE") not in far.methods or call.state == "dialing":
-                await asyncio.sleep(0.01)
+        call = await phone.add_trunk(TrunkSettings(id="out", uri=name, egress=OPEN)).call("1")
+        reached = "ACK" if when == "up" else "INVITE"
+        await until(lambda: reached in far.methods and call.state != "dialing")
         leads_to[0] = CLOSED
         phone._driver.transport.names._known.clear()  # a minute later
         await call.hang_up()
-        async with asyncio.timeout(PATIENCE_S):
-            while not phone.stats.blocked:
-                await asyncio.sleep(0.01)
+        await until(lambda: phone.stats.blocked)
         assert lure.arrived == []
         assert not {"BYE", "CANCEL"} & set(far.methods)
 
@@ -102,7 +98,7 @@ async def test_a_refused_address_is_passed_over_for_the_next_of_the_trunk() -> N
     async with Endpoint(SETTINGS) as phone, rogue() as far, traps() as lure:
         far.say(486)
         uri = f"sip:{CLOSED}:{lure.port};transport=udp"
-        line = TrunkSettings(id="out", uri=uri, backup_uris=(far.uri,), reach=OPEN)
+        line = TrunkSettings(id="out", uri=uri, backup_uris=(far.uri,), egress=OPEN)
         call = await phone.add_trunk(line).call("1")
         assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.BUSY
         assert (lure.caught, phone.stats.blocked) == ([], 1)
@@ -132,9 +128,7 @@ async def test_a_connection_that_another_trunk_has_made_is_not_borrowed() -> Non
         tenants = hop_of(uri, egress=Egress(EgressRule(OPEN)))
         transport.send(Transmission(b"tenant first", tenants, "a"))
         transport.send(Transmission(b"operator", operators, "b"))
-        async with asyncio.timeout(PATIENCE_S):
-            while not arrived:
-                await asyncio.sleep(0.01)
+        await until(lambda: arrived)
         transport.send(Transmission(b"tenant", tenants, "c"))
         await transport.close()
         assert arrived[0] == b"operator"

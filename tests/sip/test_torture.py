@@ -100,7 +100,7 @@ def test_wsinv_means_what_the_rfc_says() -> None:
     assert invite.to.tag == "1918181833n"
     assert invite.from_.display == 'J Rosenberg \\"'
     assert invite.from_.tag == "98asjd8"
-    assert invite.max_forwards == 68
+    assert int(invite.header("Max-Forwards") or 0) == 68
     assert invite.cseq == CSeq(9, "INVITE")
     assert [(via.transport, via.host, via.branch) for via in invite.vias] == [
         ("UDP", "192.0.2.2", "390skdjuw"),
@@ -129,7 +129,7 @@ def test_unusual_characters_keep_their_meaning() -> None:
 def test_escapes_are_undone_once_and_only_in_uris() -> None:
     invite = request("esc01")
     assert invite.uri.user == "sips:user@example.com"
-    assert invite.to.uri.equivalent(NameAddr.parse("<sip:user@example.com>").uri)
+    assert invite.to.uri == NameAddr.parse("<sip:user@example.com>").uri
     assert invite.from_.uri.user == "I have spaces"
     assert invite.contacts[0].uri.params == {"lr": None, "name": "value%41"}
     nulls = request("escnull").contacts
@@ -187,7 +187,7 @@ def test_binary_bodies_arrive_whole() -> None:
 def test_rfc_2543_peers_are_understood() -> None:
     invite = request("inv2543")
     assert invite.via.branch is None
-    assert invite.max_forwards is None
+    assert invite.header("Max-Forwards") is None
     assert invite.from_.tag is None
     assert invite.body.endswith(b"m=audio 49217 RTP/AVP 0\r\n")
 

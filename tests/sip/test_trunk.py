@@ -6,7 +6,8 @@ import pytest
 
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
-from sip.trunk import Trunk, TrunkSettings, TrunkUnavailable
+from sip.trunk import Trunk, TrunkUnavailable
+from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sip_phones import phones
 
 

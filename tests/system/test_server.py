@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mediaserver.settings import load
-from tests.support.node.server import (
+from tests.support.node.node import (
     KEY,
     NUMBER,
     OUTBOUND,
@@ -77,7 +77,7 @@ def branch_of(message: bytes) -> bytes:
 
 def test_a_file_that_cannot_be_used_ends_with_status_2_and_says_why(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
-    site.path.write_text(site.path.read_text().replace('next = "done"', 'next = "nowhere"'))
+    site.change('next = "done"', 'next = "nowhere"')
     server = ServerProcess(site)
     assert server.process.wait(60) == 2
     lines = server.log.read_text().splitlines()

@@ -10,19 +10,20 @@ from functools import cache
 from pathlib import Path
 
 MODEL_DIR = Path(__file__).resolve().parent / "model"
-"""What goes into `[agent.stt] model` to listen with it."""
+"""The value of `model` in `[agent.stt]` for this model."""
 
 WORDS_FILE = Path(__file__).resolve().parent / "words.txt"
-"""Its vocabulary, one word a line (the tokenizer alone cannot tell "to" from a piece of "tomorrow")."""
+"""The model's vocabulary, one word a line (the tokenizer alone cannot tell "to" from a piece of
+"tomorrow")."""
 
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Every word the model can write, lower case: what is said to it must be made of these."""
+    """Returns every word that the model can write, in lower case; speech to it must consist of these."""
     return frozenset(WORDS_FILE.read_text(encoding="utf-8").split())
 
 
 def unknown_words(text: str) -> list[str]:
-    """The words of `text` that the model cannot hear, in order; punctuation aside."""
+    """Returns the words of `text` that the model cannot hear, in order, without punctuation."""
     words = (word.strip('.,!?;:"()') for word in text.lower().split())
     return [word for word in words if word and word not in vocabulary()]

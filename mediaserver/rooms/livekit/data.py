@@ -1,10 +1,9 @@
-"""LiveKit's data packets with one client: what it sends to others and to the agent, and what it is told.
+"""LiveKit's data packets of one client: those it sends to others and to the agent, and those it receives.
 
-Packets between participants pass through unread, with the sender put right: nobody speaks in another's name.
-What is for the agent is taken here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
-Transcripts leave in both forms that the SDKs know, as segments and on the text stream topic
-`lk.transcription`.
-"""
+Packets between participants pass through unread, with the sender's identity set by the server. Packets for
+the agent are handled here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
+Transcripts are sent in both forms that the SDKs know, as segments and on the text stream topic
+`lk.transcription`."""
 
 from __future__ import annotations
 
@@ -34,10 +33,10 @@ CHAT: Final = "lk.chat"
 LEGACY_CHAT: Final = "lk-chat-topic"
 
 CHUNK_BYTES: Final = 15_000
-"""What the SDKs put into one packet of a stream; some take no more than 16 KiB."""
+"""The size of a stream's packets, as in the SDKs; some take no more than 16 KiB."""
 
 MAX_WAITING: Final = 128
-"""Packets that wait for the channel to open: the greeting is often said before it is."""
+"""The most packets that wait for the channel to open: the greeting is often said before."""
 
 MAX_PACKET_BYTES: Final = 64 * 1024
 
@@ -46,17 +45,18 @@ SendOn = Callable[[str, bytes], bool]
 
 
 class DataLink(RoomObserver):
-    """The data channels of one client."""
+    """The data channels of one client, reliable and lossy."""
 
     def __init__(self, room: Room, participant: Participant, send: SendOn) -> None:
         self.last_sequence = 0
-        """Of the reliable packets received; what comes again after a resume is dropped."""
+        """The last sequence number of reliable packets; a packet that comes again after a resume is
+        dropped."""
         self.refused = 0
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
         """Packets for the client that its channel did not take."""
         self.on_encrypted = _unheard
-        """Told of a packet for the agent that is encrypted end to end: nothing can be made of it."""
+        """Called for a packet to the agent that is encrypted end to end, which the agent cannot read."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
         self._room = room
         self._participant = participant
@@ -132,15 +132,15 @@ class DataLink(RoomObserver):
     # To the client ------------------------------------------------------------------------------------------
 
     def opened(self, label: str) -> None:
-        """A data channel is open."""
+        """Sends the packets that waited for the reliable channel to open."""
         if label == RELIABLE and not self._open:
             self._open = True
             while self._waiting:
                 self._deliver(self._waiting.popleft())
 
     def from_agent(self, packet: models.DataPacket, *, speaker: Participant | None = None) -> None:
-        """A reliable packet of the agent's. `speaker`: in whose name, for transcripts of people; the sequence
-        is the agent's all the same, which is what clients number by."""
+        """Sends a reliable packet of the agent. `speaker`: the participant in whose name it is sent, for
+        transcripts of participants; the sequence number remains the agent's, by which clients count."""
         self._sequence += 1
         packet.kind = models.DataPacket.RELIABLE
         packet.sequence = self._sequence
@@ -160,7 +160,7 @@ class DataLink(RoomObserver):
             "lk.transcription_final": "true" if words.final else "false",
         }
         track = next(iter(speaker.tracks), "")
-        if track:  # without one, who writes instead of speaking, there is no segment: the Rust SDK dies of it
+        if track:  # a participant who only writes has no track: a segment without one crashes the Rust SDK
             attributes["lk.transcribed_track_id"] = track
             segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
             transcription = models.Transcription(
@@ -172,7 +172,7 @@ class DataLink(RoomObserver):
     def send_text(
         self, topic: str, text: str, attributes: Mapping[str, str], *, speaker: Participant | None = None
     ) -> None:
-        """A text stream of one header, as many chunks as it takes, and a trailer."""
+        """Sends a text stream: one header, as many chunks as needed, and a trailer."""
         stream = secrets.token_hex(8)
         content = text.encode()
         header = models.DataStream.Header(
@@ -192,8 +192,8 @@ class DataLink(RoomObserver):
         self.from_agent(models.DataPacket(stream_trailer=trailer), speaker=speaker)
 
     def message_sent(self, message: Message, now: float) -> None:
-        """Sends another participant's message on, if addressed to this one; queued until the channel is
-        open."""
+        """Sends another participant's message to this client if the message is addressed to it; queued until
+        the channel is open."""
         own = self._participant
         if message.sender is own or (message.to and own.identity not in message.to):
             return
@@ -203,7 +203,7 @@ class DataLink(RoomObserver):
             self._deliver(message.body, RELIABLE if message.reliable else LOSSY)
 
     def close(self) -> None:
-        """Stops the link when the participant has left: pending RPC fails, queued packets are dropped."""
+        """Closes the link of a participant who has left: pending RPC fails, queued packets are dropped."""
         self._room.forget(self)
         self._waiting.clear()
         self.rpc.close()
@@ -216,16 +216,16 @@ class DataLink(RoomObserver):
 
 
 def _unheard() -> None:
-    """Nobody is told any more, or not yet."""
+    """Stands for `on_encrypted` before it is set and after `close`."""
 
 
 def _unsent(label: str, body: bytes) -> bool:
-    """The data channels of a participant who is gone."""
+    """Refuses a packet: the participant's data channels are gone."""
     return False
 
 
 def _unread(text: str) -> None:
-    """What a participant who is gone has written."""
+    """Drops text that arrives after `close`."""
 
 
 _TAKEN: Final = frozenset(
@@ -243,11 +243,13 @@ _TAKEN: Final = frozenset(
         "sip_dtmf",
     }
 )
-"""What one participant may send another. Not `speaker` and `transcription`: those are the server's to say."""
+"""The kinds of packets that one participant may send another. Not `speaker` and `transcription`, which only
+the server sends."""
 
 
 def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
-    """Identities, () for everybody; older SDKs name them in the user packet."""
+    """Returns the identities that a packet is addressed to, () for all; older SDKs name them in the user
+    packet."""
     named = [*packet.destination_identities]
     if packet.HasField("user"):
         named += packet.user.destination_identities
@@ -255,7 +257,8 @@ def _recipients(packet: models.DataPacket) -> tuple[str, ...]:
 
 
 def _legacy_text(payload: bytes) -> str:
-    """The chat of LiveKit's components before text streams. Newer ones send it beside the stream, marked."""
+    """Returns the text of a chat message as LiveKit's components sent it before text streams; "" for one that
+    is marked as sent on a text stream too."""
     try:
         message = read_json(payload)
     except NotJson:
@@ -267,7 +270,7 @@ def _legacy_text(payload: bytes) -> str:
 
 
 def _pieces(content: bytes) -> list[bytes]:
-    """Cut between characters: every chunk is UTF-8 of its own."""
+    """Cuts UTF-8 into pieces of at most `CHUNK_BYTES`, between characters."""
     pieces, start = [], 0
     while start < len(content):
         end = min(start + CHUNK_BYTES, len(content))

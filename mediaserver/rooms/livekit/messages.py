@@ -1,4 +1,4 @@
-"""What a room looks like in LiveKit's protobufs: no decisions, only translation."""
+"""Translates a room into LiveKit's protobufs, and clients' messages out of them; decides nothing."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ PING_TIMEOUT_S: Final = 15
 """LiveKit's own figures. Never 0: clients would run without a keep-alive, or with one that fires at once."""
 
 MAX_JOIN_BYTES: Final = 256 * 1024
-"""Of an unpacked join request, which holds an offer and metadata: what is larger is a bomb."""
+"""The most bytes of a decompressed join request, which holds an offer and metadata: a larger one is a
+bomb."""
 
 _SERVER: Final = models.ServerInfo(
     edition=models.ServerInfo.Standard, version="1.9.0", protocol=16, node_id="ND_mediaserver"
 )
-"""The LiveKit server whose behaviour we have: clients ask for nothing that came after it."""
+"""The LiveKit server whose behaviour this server has: clients do not ask for later features."""
 
 _OPUS: Final = "audio/opus"
 
@@ -60,7 +61,8 @@ REASONS: Final[Mapping[LeaveReason, models.DisconnectReason]] = {
 def join_response(
     room: Room, participant: Participant, *, dual: bool, ice_servers: Sequence[str]
 ) -> rtc.SignalResponse:
-    """The first message to a client. `dual`: it has a second peer connection, which we offer."""
+    """Makes the first message to a client. `dual`: the client has a second peer connection, which the server
+    offers."""
     opus = [models.Codec(mime=_OPUS)]
     return rtc.SignalResponse(
         join=rtc.JoinResponse(
@@ -74,14 +76,15 @@ def join_response(
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
             enabled_publish_codecs=opus,
-            # The Rust SDK then offers at once instead of gathering wishes for 150 ms.
+            # With this the Rust SDK offers at once instead of collecting requests for 150 ms.
             fast_publish=True,
         )
     )
 
 
 def reconnect_response(last_sequence: int, *, ice_servers: Sequence[str]) -> rtc.SignalResponse:
-    """The first message to a client that resumes; it sends again what came after `last_sequence`."""
+    """Makes the first message to a client that resumes; the client sends again its reliable packets after
+    `last_sequence`."""
     return rtc.SignalResponse(
         reconnect=rtc.ReconnectResponse(
             server_info=_SERVER,
@@ -101,7 +104,8 @@ def update(participants: Iterable[Participant], reason: LeaveReason | None = Non
 
 
 def leave(reason: LeaveReason, *, again: bool = False) -> rtc.SignalResponse:
-    """Makes the last message to a client. `again`: the SDK is to join anew, which it does by itself."""
+    """Makes the last message to a client. `again`: asks the SDK to join again, which the SDK does by
+    itself."""
     action = rtc.LeaveRequest.RECONNECT if again else rtc.LeaveRequest.DISCONNECT
     return rtc.SignalResponse(
         leave=rtc.LeaveRequest(can_reconnect=again, reason=REASONS[reason], action=action)
@@ -115,7 +119,7 @@ def request_response(
     request_id: int = 0,
     add_track: rtc.AddTrackRequest | None = None,
 ) -> rtc.SignalResponse:
-    """Whether a wish of the client's was granted."""
+    """Makes the response that grants or refuses a client's request."""
     return rtc.SignalResponse(
         request_response=rtc.RequestResponse(
             request_id=request_id, reason=reason, message=message, add_track=add_track
@@ -124,13 +128,14 @@ def request_response(
 
 
 def speakers(participant: Participant, active: bool, *, level: float = 1.0) -> rtc.SignalResponse:
-    """Somebody begins or ceases to speak."""
+    """Makes the update for a participant who begins or stops speaking. `level`: 0 to 1."""
     info = models.SpeakerInfo(sid=participant.sid, level=level if active else 0.0, active=active)
     return rtc.SignalResponse(speakers_changed=rtc.SpeakersChanged(speakers=[info]))
 
 
 def quality(participant: Participant, lost_share: float) -> rtc.SignalResponse:
-    """How good the connection of a participant is, by the share of packets lost on the way here."""
+    """Makes the update of a participant's connection quality, by the share of packets lost on the way to the
+    server."""
     grade, score = next(each[1:] for each in _QUALITIES if lost_share < each[0])
     info = rtc.ConnectionQualityInfo(participant_sid=participant.sid, quality=grade, score=score)
     return rtc.SignalResponse(connection_quality=rtc.ConnectionQualityUpdate(updates=[info]))
@@ -161,13 +166,13 @@ def room_info(room: Room) -> models.Room:
 
 
 def seen_by(room: Room, participant: Participant) -> list[Participant]:
-    """Everybody else whom `participant` may see."""
+    """Returns the other participants that `participant` may see."""
     others = room.participants.values()
     return [each for each in others if each is not participant and not each.permissions.hidden]
 
 
 def participant_info(participant: Participant) -> models.ParticipantInfo:
-    """A participant as clients see it."""
+    """Makes LiveKit's `ParticipantInfo` of a participant."""
     return models.ParticipantInfo(
         sid=participant.sid,
         identity=participant.identity,
@@ -186,7 +191,8 @@ def participant_info(participant: Participant) -> models.ParticipantInfo:
 
 
 def permission(permissions: Permissions, *, agent: bool = False) -> models.ParticipantPermission:
-    """What a participant may do. Microphone only: its SDK then refuses the camera by itself."""
+    """Makes LiveKit's `ParticipantPermission`. The only source is the microphone, so that the SDK itself
+    refuses the camera."""
     return models.ParticipantPermission(
         can_subscribe=permissions.subscribe,
         can_publish=permissions.publish,
@@ -199,7 +205,7 @@ def permission(permissions: Permissions, *, agent: bool = False) -> models.Parti
 
 
 def track_info(track: Track) -> models.TrackInfo:
-    """A microphone, ours or theirs."""
+    """Makes LiveKit's `TrackInfo` of a microphone, or of the agent's audio."""
     return models.TrackInfo(
         sid=track.sid,
         type=models.AUDIO,
@@ -214,7 +220,7 @@ def track_info(track: Track) -> models.TrackInfo:
 
 
 def ice_server_infos(servers: Iterable[str]) -> list[rtc.ICEServer]:
-    """STUN and TURN servers as `rooms.ice_servers` names them."""
+    """Makes LiveKit's `ICEServer`s of the STUN and TURN servers in `rooms.ice_servers`."""
     return [
         rtc.ICEServer(urls=[each.url], username=each.username, credential=each.credential)
         for each in map(IceServer.parse, servers)
@@ -222,7 +228,7 @@ def ice_server_infos(servers: Iterable[str]) -> list[rtc.ICEServer]:
 
 
 def parse_request(data: bytes) -> rtc.SignalRequest:
-    """A message of the client's. Raises `BadSignal`."""
+    """Parses a message of the client. Raises `BadSignal`."""
     try:
         return rtc.SignalRequest.FromString(data)
     except DecodeError as error:
@@ -230,7 +236,7 @@ def parse_request(data: bytes) -> rtc.SignalRequest:
 
 
 def parse_join(text: str) -> rtc.JoinRequest:
-    """The join request in the URL of `/rtc/v1`: base64 of a WrappedJoinRequest. Raises `BadSignal`."""
+    """Parses the join request in the URL of `/rtc/v1`: base64 of a WrappedJoinRequest. Raises `BadSignal`."""
     if not text:
         raise BadSignal("missing join_request")
     try:

@@ -41,7 +41,8 @@ class RpcCode(IntEnum):
 
 
 class RpcFailed(RoomError):
-    """A call to a client, or of a client's, that did not come to a result."""
+    """An RPC without a result, called by the agent or by the client. `code`: an `RpcCode`, or the
+    application's."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -50,14 +51,14 @@ class RpcFailed(RoomError):
 
 @dataclass(slots=True)
 class _Call:
-    """A call of the agent's. `acknowledged` cancels the shorter of its two timers."""
+    """A call by the agent in progress. An acknowledgement cancels `ack_timer`."""
 
     result: asyncio.Future[str]
     ack_timer: asyncio.TimerHandle = field(repr=False)
 
 
 class AgentRpc:
-    """Both directions. Methods of the agent are in `Room.methods`."""
+    """RPC in both directions. The methods that the agent serves are in `Room.methods`."""
 
     def __init__(
         self, room: Room, participant: Participant, send: Callable[[models.DataPacket], None]
@@ -68,7 +69,8 @@ class AgentRpc:
         self._calls: dict[str, _Call] = {}
 
     async def call(self, method: str, payload: str, *, timeout_s: float = RESPONSE_S) -> str:
-        """Calls a method of the client's. Raises `RpcFailed`, with the client's own code for its errors."""
+        """Calls a method of the client; returns its response. Raises `RpcFailed`, with the client's own code
+        for the client's errors."""
         if len(payload.encode()) > MAX_PAYLOAD_BYTES:
             raise RpcFailed(RpcCode.REQUEST_PAYLOAD_TOO_LARGE, "request payload too large")
         if len(self._calls) >= MAX_CALLS:
@@ -97,7 +99,7 @@ class AgentRpc:
             self._calls.pop(request_id, None)
 
     def receive(self, packet: models.DataPacket) -> None:
-        """A packet of RPC for the agent."""
+        """Takes an RPC packet that is addressed to the agent."""
         if packet.HasField("rpc_request"):
             self._serve(packet.rpc_request)
         elif packet.HasField("rpc_ack"):
@@ -108,11 +110,11 @@ class AgentRpc:
             self._responded(packet.rpc_response)
 
     def refuse_recipient(self, request_id: str) -> None:
-        """The client called somebody who is not here."""
+        """Answers RECIPIENT_NOT_FOUND to a request whose recipient is not in the room."""
         self._respond(request_id, error=(RpcCode.RECIPIENT_NOT_FOUND, "recipient not found"))
 
     def close(self) -> None:
-        """The client is gone, and what it was asked will not be answered."""
+        """Fails the calls in progress: the client has left."""
         for request_id in list(self._calls):
             self._fail(request_id, RpcCode.RECIPIENT_DISCONNECTED, "the participant has left")
         self._send = _unsent
@@ -166,4 +168,4 @@ class AgentRpc:
 
 
 def _unsent(packet: models.DataPacket) -> None:
-    """To a client that is gone."""
+    """Drops a packet for a client that has left."""

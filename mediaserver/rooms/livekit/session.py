@@ -1,8 +1,8 @@
-"""A participant who came with a LiveKit SDK: signalling, data and peer connections held together.
+"""The session of a participant who joined with a LiveKit SDK: signalling, data channels and peer connections.
 
-It outlives its WebSocket: the media goes on, and the client has half a minute to resume. `/rtc/v1` has one
-peer connection, which the client offers; `/rtc` a second, which we offer, for what the client hears.
-"""
+A session outlives its WebSocket: media continues, and the client has `RESUME_S` seconds to resume. `/rtc/v1`
+has one peer connection, which the client offers; `/rtc` has a second, which the server offers, for the audio
+that the client hears."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ log = logging.getLogger(__name__)
 TICK_S: Final = 0.25
 QUALITY_S: Final = 5.0
 REFRESH_S: Final = LIFETIME_S / 3
-"""A client that loses everything joins again with its token: it always has one that is good for a while."""
+"""Seconds between new tokens for a client: after a lost connection, a client joins again with its last
+token."""
 
 LATER_S: Final = (0.03, 1.0)
-"""The Rust SDK starts to wait for the response to a request after it has sent it: a busy machine's may not be
-waiting yet the first time. What nobody waits for any more is ignored."""
+"""Seconds after which a response to a request is sent, twice: the Rust SDK begins to wait for the response
+after it has sent the request, later on a busy machine. A response without a waiting request is ignored."""
 
 GOING: Final = 1000
 """WebSocket close code "normal closure" (RFC 6455 section 7.4.1)."""
@@ -52,59 +53,60 @@ GOING: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """How a client joins. `request`: what `/rtc/v1` has in its URL, empty for `/rtc`."""
+    """How a client joins. `dual`: with two peer connections; `request`: the join request in the URL of
+    `/rtc/v1`, empty for `/rtc`."""
 
     dual: bool
     request: rtc.JoinRequest
 
 
 class Outlet(Protocol):
-    """The WebSocket of the moment. Both return at once."""
+    """The WebSocket of a client. Both methods return at once."""
 
     def send(self, data: bytes) -> None:
         """Sends a message to the client, after those before it."""
 
     def close(self, code: int, reason: str) -> None:
-        """Closes the WebSocket when everything sent is on its way."""
+        """Closes the WebSocket after the messages already sent."""
 
 
 class SdkSession:
-    """One participant. All methods on the loop."""
+    """The session of one participant. All methods are called on the loop."""
 
     def __init__(
         self,
-        lobby: RoomRegistry,
+        room_registry: RoomRegistry,
         entry: Entry,
         goodbyes: set[asyncio.Task[None]],
         *,
         dual: bool,
         ice_servers: tuple[str, ...],
     ) -> None:
-        """`goodbyes` keeps what is still under way when the session itself is over."""
+        """`goodbyes` holds tasks that outlive the session."""
         self.entry = entry
-        participant = entry.person.participant
+        participant = entry.leg.participant
         self.signalling = Signalling(entry.room, participant, dual=dual, ice_servers=ice_servers)
         self.data = DataLink(entry.room, participant, self._send_data)
         self.data.on_encrypted = lambda: self._refuse(ENCRYPTED)
         self.on_end: Callable[[SdkSession], None] | None = None
-        """Told once that the participant is out of the room."""
-        self._lobby = lobby
+        """Called once the participant has left the room."""
+        self._room_registry = room_registry
         self._goodbyes = goodbyes
         self._loop = asyncio.get_running_loop()
         self._dual = dual
         self._outlet: Outlet | None = None
-        self._own: PeerTransport | None = None  # the client's, which it offers
-        self._ours: PeerTransport | None = None  # the second of a dual client
+        self._own: PeerTransport | None = None  # offered by the client
+        self._ours: PeerTransport | None = None  # the second one of a dual client, offered by the server
         self._offers = 0
-        self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once told
+        self._told: dict[str, int] = {}  # track sid: packets received when it was published, -1 once reported
         self._quality_s = self._loop.time()
         self._refresh_s = self._loop.time() + REFRESH_S
         self._counted = (0, 0)
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
         self._leaving = False
-        self._refused = ""  # why the client was put out, for its WebSocket
+        self._refused = ""  # the reason for which the client was removed, for the WebSocket
         self.signalling.on_gone = self._gone
-        entry.person.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
+        entry.leg.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
     @property
     def resumable(self) -> bool:
@@ -114,7 +116,7 @@ class SdkSession:
     # The WebSocket ------------------------------------------------------------------------------------------
 
     async def begin(self, hello: Hello, outlet: Outlet) -> None:
-        """Joins: says who is there, answers the offer of the join request or makes ours."""
+        """Joins: sends the participants, answers the offer of the join request or makes the server's."""
         self._take(outlet)
         request, now = hello.request, self._loop.time()
         self.signalling.attach(self._send, now)
@@ -130,8 +132,8 @@ class SdkSession:
             await self._perform(AnswerOffer(request.publisher_offer.id, request.publisher_offer.sdp))
 
     async def resume(self, outlet: Outlet) -> None:
-        """The client is back on a new WebSocket, perhaps from another network: it restarts ICE on what it
-        offers, and waits for us to do so on what we offer."""
+        """Continues on a new WebSocket, perhaps from another network. The client restarts ICE on the peer
+        connection that it offers, the server on its own."""
         self._take(outlet)
         now = self._loop.time()
         self.signalling.resume(self._send, now, last_sequence=self.data.last_sequence)
@@ -140,7 +142,7 @@ class SdkSession:
             await self._offer_again(self._ours)
 
     async def receive(self, data: bytes) -> None:
-        """A message of the client's. Raises `BadSignal`."""
+        """Handles a signalling message of the client. Raises `BadSignal`."""
         step = self.signalling.receive(data, self._loop.time())
         if step is not None:
             await self._perform(step)
@@ -168,7 +170,7 @@ class SdkSession:
             self._outlet.send(data)
 
     def _describe(self, request: rtc.JoinRequest, now: float) -> None:
-        participant = self.entry.person.participant
+        participant = self.entry.leg.participant
         if not participant.permissions.update_own_metadata:
             return
         if request.metadata or request.participant_attributes:
@@ -193,7 +195,7 @@ class SdkSession:
             elif isinstance(step, AddCandidate):
                 await self._add_candidate(step)
             elif isinstance(step, Listen):
-                self.entry.person.audio.sender.wanted = step.wanted
+                self.entry.leg.audio.sender.wanted = step.wanted
             elif isinstance(step, Refuse):
                 self._refuse(step.why)
             else:
@@ -222,7 +224,7 @@ class SdkSession:
         try:
             sdp = await peer.offer((RELIABLE, LOSSY), restart=True)
         except PeerClosed:
-            return  # the next tick asks the client to start over
+            return  # the next tick asks the client to join again
         self._offers += 1
         self.signalling.offer(sdp, mid=peer.agent_mid, number=self._offers)
 
@@ -240,7 +242,7 @@ class SdkSession:
             raise BadSignal(str(error)) from error
 
     def _new_peer(self, *, carries_data: bool) -> PeerTransport:
-        peer = self.entry.person.new_peer()
+        peer = self.entry.leg.new_peer()
         peer.on_message = self._data_received
         if carries_data:
             peer.on_channel = self.data.opened
@@ -275,10 +277,10 @@ class SdkSession:
         self._tell_quality(now)
         if now >= self._refresh_s:
             self._refresh_s = now + REFRESH_S
-            signalling.send(rtc.SignalResponse(refresh_token=self._lobby.mint(self._grant())))
+            signalling.send(rtc.SignalResponse(refresh_token=self._room_registry.mint(self._grant())))
 
     def _start_over(self, now: float) -> None:
-        """The media is gone for good: the client is asked to join anew, which then puts this session out."""
+        """Asks a client whose media has failed for good to join again, which removes this session."""
         if self.signalling.state is SignalState.ATTACHED and self._outlet is not None:
             outlet = self._outlet
             self._put(leave_message(LeaveReason.MEDIA_FAILURE, again=True).SerializeToString())
@@ -286,8 +288,8 @@ class SdkSession:
             outlet.close(GOING, "media lost")
 
     def _tell_subscribed(self) -> None:
-        packets = self.entry.person.audio.receiver.packets
-        for sid in self.entry.person.participant.tracks:
+        packets = self.entry.leg.audio.receiver.packets
+        for sid in self.entry.leg.participant.tracks:
             before = self._told.setdefault(sid, packets)
             if -1 < before < packets:
                 self._told[sid] = -1
@@ -297,15 +299,15 @@ class SdkSession:
         if now - self._quality_s < QUALITY_S:
             return
         self._quality_s = now
-        receiver = self.entry.person.audio.receiver
+        receiver = self.entry.leg.audio.receiver
         before, self._counted = self._counted, (receiver.packets, receiver.lost)
         packets, lost = receiver.packets - before[0], receiver.lost - before[1]
         if packets + lost:
-            participant = self.entry.person.participant
+            participant = self.entry.leg.participant
             self.signalling.send(quality(participant, lost / (packets + lost)))
 
     def _grant(self) -> Grant:
-        participant = self.entry.person.participant
+        participant = self.entry.leg.participant
         return Grant(
             room=self.entry.room.name,
             identity=participant.identity,
@@ -324,15 +326,16 @@ class SdkSession:
             self._leave(LeaveReason.ENCRYPTED)
 
     def _leave(self, reason: LeaveReason, *, returns: bool = False) -> None:
-        """In a task of its own: the WebSocket's may be cancelled as soon as it is closed."""
+        """Leaves the room, in a task of its own: the WebSocket's task may be cancelled as soon as the
+        WebSocket is closed."""
         if not self._leaving:
             self._leaving = True
-            task = self._loop.create_task(self._lobby.leave(self.entry, reason, returns=returns))
+            task = self._loop.create_task(self._room_registry.leave(self.entry, reason, returns=returns))
             self._goodbyes.add(task)
             task.add_done_callback(self._goodbyes.discard)
 
     def _gone(self, reason: LeaveReason) -> None:
-        """Out of the room, by whomever: nothing of this session is needed any more."""
+        """Frees the session of a participant who left the room, or was removed."""
         self._tick_timer.cancel()
         self.data.close()
         outlet, self._outlet = self._outlet, None
@@ -343,4 +346,4 @@ class SdkSession:
             on_end(self)
 
     def _fields(self) -> dict[str, object]:
-        return {"call_id": self.entry.room.name, "participant": self.entry.person.participant.sid}
+        return {"call_id": self.entry.room.name, "participant": self.entry.leg.participant.sid}

@@ -1,4 +1,4 @@
-"""The sessions of LiveKit SDKs on this node: joined, resumed, and gone."""
+"""The sessions of LiveKit SDKs on this node: joining, resuming, ending."""
 
 from __future__ import annotations
 
@@ -13,29 +13,35 @@ log = logging.getLogger(__name__)
 
 
 class SdkSessions:
-    """By participant sid, which is what a client names when it resumes."""
+    """Sessions by participant sid, which a client names when it resumes."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, SdkSession] = {}
-        # Each ends with the closing of a participant's peer connections.
+        # Tasks that end with the closing of a participant's peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     async def join(
-        self, lobby: RoomRegistry, token: str, hello: Hello, outlet: Outlet, *, ice_servers: tuple[str, ...]
+        self,
+        room_registry: RoomRegistry,
+        token: str,
+        hello: Hello,
+        outlet: Outlet,
+        *,
+        ice_servers: tuple[str, ...],
     ) -> SdkSession:
-        """Somebody new. Raises what `RoomRegistry.enter` does."""
-        entry = await lobby.enter(token, resumable=True)
-        session = SdkSession(lobby, entry, self._goodbyes, dual=hello.dual, ice_servers=ice_servers)
-        self._sessions[entry.person.participant.sid] = session
+        """Joins a new participant. Raises as `RoomRegistry.enter`."""
+        entry = await room_registry.enter(token, resumable=True)
+        session = SdkSession(room_registry, entry, self._goodbyes, dual=hello.dual, ice_servers=ice_servers)
+        self._sessions[entry.leg.participant.sid] = session
         session.on_end = self._ended
         log.info(
             "participant joined",
             extra={
                 "call_id": entry.room.name,
-                "participant": entry.person.participant.sid,
+                "participant": entry.leg.participant.sid,
                 "sdk": hello.request.client_info.sdk,
                 "version": hello.request.client_info.version,
                 "dual": hello.dual,
@@ -48,15 +54,15 @@ class SdkSessions:
             raise
         return session
 
-    async def resume(self, lobby: RoomRegistry, token: str, sid: str, outlet: Outlet) -> SdkSession:
-        """The session of `sid`, on a new WebSocket. Raises `TokenRefused`, `RoomClosed` when there is nothing
-        to resume: the client then joins anew."""
-        grant = lobby.verify(token)
+    async def resume(self, room_registry: RoomRegistry, token: str, sid: str, outlet: Outlet) -> SdkSession:
+        """Resumes the session of participant `sid` on a new WebSocket. Raises `TokenRefused`, and
+        `RoomClosed` where there is no such session: the client then joins again."""
+        grant = room_registry.verify(token)
         session = self._sessions.get(sid)
         if session is None or not session.resumable:
             raise RoomClosed("there is no such session")
         entry = session.entry
-        if (grant.room, grant.identity) != (entry.room.name, entry.person.participant.identity):
+        if (grant.room, grant.identity) != (entry.room.name, entry.leg.participant.identity):
             raise TokenRefused("token is another participant's")
         try:
             await session.resume(outlet)
@@ -66,4 +72,4 @@ class SdkSessions:
         return session
 
     def _ended(self, session: SdkSession) -> None:
-        self._sessions.pop(session.entry.person.participant.sid, None)
+        self._sessions.pop(session.entry.leg.participant.sid, None)

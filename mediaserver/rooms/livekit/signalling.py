@@ -1,15 +1,14 @@
-"""LiveKit's signalling with one client, sans-IO: what it says comes in as bytes, what it is told goes to
-`send`.
+"""LiveKit's signalling with one client, sans-IO: messages of the client come in as bytes, those to the client
+go to `send`.
 
     signalling = Signalling(room, participant, dual=False)
     signalling.attach(send, now)
     step = signalling.receive(data, now)     # what has to be done with the peer connection, if anything
-    signalling.answered(step, sdp, sections, mid, now)
+    signalling.answered(step, sdp, sections=sections, agent_mid=mid, now=now)
 
 The order of messages is the protocol's: `join` is first, `track_published` comes before the answer that has
-the track, an `update` before the response to the request that caused it. The sequences that the SDKs need are
-in docs/livekit.md.
-"""
+the track, an `update` before the response to the request that caused it. docs/livekit.md has the sequences
+that the SDKs need."""
 
 from __future__ import annotations
 
@@ -36,17 +35,18 @@ log = logging.getLogger(__name__)
 Send = Callable[[rtc.SignalResponse], None]
 
 RESUME_S: Final = 30.0
-"""How long a client that lost its WebSocket has to come back; the media goes on meanwhile."""
+"""Seconds in which a client that lost its WebSocket may resume; media continues meanwhile."""
 
 ENCRYPTED: Final = "end-to-end encryption is on in this client: the agent could not hear it"
 
 BURST: Final = 300
 RATE: Final = 50.0
-"""Messages at once and per second: trickled candidates come by the dozen, nothing else does."""
+"""The most messages at once and per second: trickled candidates arrive by the dozen."""
 
 
 class SignalState(Enum):
-    """JOINING: nothing said yet; ATTACHED: over a WebSocket; DETACHED: that was lost; GONE: for good."""
+    """JOINING: nothing sent yet; ATTACHED: the WebSocket is open; DETACHED: the WebSocket was lost; GONE:
+    final."""
 
     JOINING = "joining"
     ATTACHED = "attached"
@@ -56,7 +56,7 @@ class SignalState(Enum):
 
 NEXT_STATES: Final[Mapping[SignalState, frozenset[SignalState]]] = {
     SignalState.JOINING: frozenset({SignalState.ATTACHED, SignalState.GONE}),
-    # Attached anew while attached: the client noticed the loss of its socket before we did.
+    # Attached again while attached: the client noticed the loss of its socket first.
     SignalState.ATTACHED: frozenset({SignalState.ATTACHED, SignalState.DETACHED, SignalState.GONE}),
     SignalState.DETACHED: frozenset({SignalState.ATTACHED, SignalState.GONE}),
     SignalState.GONE: frozenset(),
@@ -65,7 +65,7 @@ NEXT_STATES: Final[Mapping[SignalState, frozenset[SignalState]]] = {
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffer:
-    """Answer the offer of the client's own peer connection, then call `answered`."""
+    """Step: answer the offer of the client's own peer connection, then call `answered`."""
 
     id: int
     sdp: str
@@ -73,14 +73,14 @@ class AnswerOffer:
 
 @dataclass(frozen=True, slots=True)
 class UseAnswer:
-    """The client has answered our offer."""
+    """Step: take the client's answer to the server's offer."""
 
     sdp: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddCandidate:
-    """A trickled candidate, for our peer connection or for the client's own."""
+    """Step: add a trickled candidate, to the server's peer connection (`ours`) or to the client's."""
 
     ours: bool
     candidate: str
@@ -88,22 +88,22 @@ class AddCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Whether the client wants to hear the agent."""
+    """Step: start or stop sending the agent's audio, as the client wants."""
 
     wanted: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The client leaves. Not `wished`: it gives no reason of its own, which is how the Rust SDK says that it
-    starts over, and it is back in a moment."""
+    """Step: remove the client, which leaves. Not `wished`: the client gave no reason, as the Rust SDK does
+    when it is about to join again."""
 
     wished: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The client cannot take part and is removed from the room; `why`: the reason."""
+    """Step: remove the client, which cannot take part, for the reason `why`."""
 
     why: str
 
@@ -112,16 +112,16 @@ Step = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave | Refuse
 
 
 class Signalling(RoomObserver):
-    """One client. `dual`: it came by `/rtc` and has two peer connections."""
+    """Signalling of one client. `dual`: the client joined by `/rtc` and has two peer connections."""
 
     def __init__(
         self, room: Room, participant: Participant, *, dual: bool, ice_servers: Sequence[str] = ()
     ) -> None:
         self.state = SignalState.JOINING
         self.heard_s = 0.0
-        """When the client last said something."""
+        """Loop time of the client's last message."""
         self.on_gone: Callable[[LeaveReason], None] | None = None
-        """Told once when the participant was put out of the room, by whomever."""
+        """Called once the participant has left the room or was removed."""
         self._room = room
         self._participant = participant
         self._dual = dual
@@ -151,17 +151,17 @@ class Signalling(RoomObserver):
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
-        # All of them: a client takes whoever is missing for gone.
+        # All participants: a client takes a missing one for one who left.
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
 
     def detach(self, now: float) -> None:
-        """Notes that the WebSocket is lost; the client has `RESUME_S` to come back."""
+        """Notes that the WebSocket is lost; the client has `RESUME_S` seconds to resume."""
         if self.state is SignalState.ATTACHED:
             self._become(SignalState.DETACHED)
             self._send, self._detached_s = None, now
 
     def lapsed(self, now: float) -> bool:
-        """The client did not come back in time."""
+        """Whether the client has been detached for longer than `RESUME_S`."""
         return self.state is SignalState.DETACHED and now - self._detached_s > RESUME_S
 
     def silent(self, now: float) -> bool:
@@ -169,14 +169,15 @@ class Signalling(RoomObserver):
         return self.state is SignalState.ATTACHED and now - self.heard_s > 2 * messages.PING_TIMEOUT_S
 
     def send(self, response: rtc.SignalResponse) -> None:
-        """To the client; lost without a WebSocket, since whoever resumes is told everything anew."""
+        """Sends to the client. Without a WebSocket the message is dropped: a client that resumes gets the
+        whole state again."""
         if self._send is not None:
             self._send(response)
 
     # From the client ----------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> Step | None:
-        """Takes one message. Raises `BadSignal` for a message that is not the protocol's, or too many."""
+        """Takes one message. Raises `BadSignal` for a malformed message, and for too many."""
         if self.state is not SignalState.ATTACHED:
             return None
         self._tokens = min(float(BURST), self._tokens + (now - self.heard_s) * RATE) - 1.0
@@ -188,7 +189,8 @@ class Signalling(RoomObserver):
         return taken(self, request, now) if taken is not None else None
 
     def add_track(self, wish: rtc.AddTrackRequest) -> Refuse | None:
-        """The client is about to publish: its microphone, nothing else, and nothing that cannot be heard."""
+        """Handles the announcement of a track: a microphone is accepted, any other track refused. Returns
+        `Refuse` for one that is encrypted end to end."""
         if wish.encryption != models.Encryption.NONE:
             self._refuse(wish, ENCRYPTED)
             return Refuse(ENCRYPTED)
@@ -270,7 +272,7 @@ class Signalling(RoomObserver):
     def answered(
         self, step: AnswerOffer, sdp: str, *, sections: Sequence[AudioSection], agent_mid: str, now: float
     ) -> None:
-        """The offer was answered with `sdp`; its tracks are published, those that it has no more are not."""
+        """Sends the answer `sdp`, publishes the offer's new tracks and unpublishes those that it lacks."""
         answer = rtc.SessionDescription(type="answer", sdp=sdp, id=step.id)
         if agent_mid:
             answer.mid_to_track_id[agent_mid] = self._room.agent_track.sid
@@ -286,13 +288,14 @@ class Signalling(RoomObserver):
             self._room.publish(self._participant, track, now)
 
     def offer(self, sdp: str, *, mid: str, number: int) -> None:
-        """Our own offer, to a client with two peer connections."""
+        """Sends the server's offer to a client with two peer connections."""
         offer = rtc.SessionDescription(type="offer", sdp=sdp, id=number)
         offer.mid_to_track_id[mid] = self._room.agent_track.sid
         self.send(rtc.SignalResponse(offer=offer))
 
     def track_subscribed(self, sid: str) -> None:
-        """Its first packet is here. Not earlier: the SDKs do not know the track yet."""
+        """Tells the client that its track is subscribed, once the first packet has arrived; SDKs do not know
+        the track before."""
         self.send(rtc.SignalResponse(track_subscribed=rtc.TrackSubscribed(track_sid=sid)))
 
     # From the room (`RoomObserver`) -------------------------------------------------------------------------
@@ -363,7 +366,7 @@ _REQUESTS: Final[Mapping[str, Callable[[Signalling, rtc.SignalRequest, float], S
     "ping": Signalling._ping,
     "ping_req": Signalling._ping_req,
     "leave": Signalling._leave,
-    # Nothing to do: the server subscribes nobody to video, holds no state that sync_state would restore, lets
-    # every subscriber hear every microphone, and is not to be simulated with.
+    # Ignored: the server subscribes nobody to video, holds no state that sync_state would restore, lets
+    # every subscriber hear every microphone, and simulates nothing:
     # sync_state, subscription_permission, update_layers, update_audio_track, update_video_track, simulate
 }

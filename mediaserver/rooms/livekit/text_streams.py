@@ -1,4 +1,4 @@
-"""Text streams for the agent, put together from their packets."""
+"""Assembles text streams to the agent from LiveKit's data packets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from livekit.protocol import models
 
 MAX_STREAMS: Final = 8
 MAX_TEXT_BYTES: Final = 64 * 1024
-"""What somebody writes to an agent; more is not read."""
+"""The most bytes of a text to the agent; a longer one is dropped."""
 
 PATIENCE_S: Final = 30.0
-"""A stream that does not go on is given up."""
+"""Seconds that a stream may take to end."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Stream:
 
 
 class TextStreams:
-    """Streams being received from one client; a whole text goes to `done`."""
+    """Text streams of one client; `done` gets each complete text."""
 
     def __init__(self, done: Callable[[str], None]) -> None:
         self._done = done
@@ -35,14 +35,14 @@ class TextStreams:
         return len(self._streams)
 
     def begin(self, header: models.DataStream.Header, now: float) -> None:
-        """A text stream; other kinds are nothing to the agent."""
+        """Begins a text stream; other kinds of streams are ignored. Drops streams older than `PATIENCE_S`."""
         for stream_id in [each for each, it in self._streams.items() if now - it.began_s > PATIENCE_S]:
             del self._streams[stream_id]
         if header.HasField("text_header") and len(self._streams) < MAX_STREAMS:
             self._streams[header.stream_id] = _Stream(now)
 
     def add(self, chunk: models.DataStream.Chunk, now: float) -> None:
-        """A piece; pieces may come in any order and twice."""
+        """Adds a chunk; chunks may arrive in any order and twice."""
         stream = self._streams.get(chunk.stream_id)
         if stream is None or chunk.chunk_index in stream.chunks:
             return
@@ -53,7 +53,7 @@ class TextStreams:
             stream.chunks[chunk.chunk_index] = chunk.content
 
     def end(self, trailer: models.DataStream.Trailer, now: float) -> None:
-        """The end; with a reason, the sender gave up."""
+        """Ends a stream; one whose trailer has a reason was given up by the sender and is dropped."""
         stream = self._streams.pop(trailer.stream_id, None)
         if stream is not None and not trailer.reason:
             content = b"".join(stream.chunks[index] for index in sorted(stream.chunks))

@@ -1,9 +1,8 @@
-"""Which microphone is which: announced by one name, offered by another.
+"""Matches announced microphones with the media sections of offers.
 
 A client announces a track by an id of its own (`cid`) and then offers a section whose a=msid names the track.
-Chromium and the Rust SDK say the same id twice; Firefox makes up a new one for the description, and there the
-section is the first track announced, as LiveKit's server has it.
-"""
+Chromium and the Rust SDK use the same id twice. Firefox makes up a new one for the description; there the
+section is the first announced track, as in LiveKit's server."""
 
 from __future__ import annotations
 
@@ -17,19 +16,20 @@ from mediaserver.rooms.participant import Participant, Track, new_sid
 from mediaserver.rooms.webrtc.sdp_munging import AudioSection
 
 MAX_PENDING: Final = 8
-"""Tracks announced and not offered yet."""
+"""The most tracks that are announced and not offered yet."""
 
 
 class Tracks:
-    """One client's microphones, from the announcement to the section that carries them."""
+    """The microphones of one client, from the announcement to the section that carries them."""
 
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
-        self._pending: dict[str, Track] = {}  # announced, by the client's id, in that order
-        self._refused: deque[str] = deque(maxlen=MAX_PENDING)  # ids whose sections may come all the same
+        self._pending: dict[str, Track] = {}  # announced tracks by the client's id, in order
+        self._refused: deque[str] = deque(maxlen=MAX_PENDING)  # ids whose sections may still come
 
     def announce(self, wish: rtc.AddTrackRequest) -> Track | str:
-        """The track that `wish` announces, the same one for the same id; or why it is refused."""
+        """Returns the track that `wish` announces, the same one for the same `cid`, or the reason of its
+        refusal."""
         published = self._participant.tracks.values()
         known = self._pending.get(wish.cid) or next(
             (each for each in published if each.cid == wish.cid), None
@@ -54,14 +54,14 @@ class Tracks:
         return ""
 
     def mute(self, sid: str, muted: bool) -> None:
-        """A track that is not published yet is muted, or is not any more."""
+        """Sets whether a track that is not published yet is muted."""
         for track in self._pending.values():
             if track.sid == sid:
                 track.muted = muted
 
     def offered(self, sections: Sequence[AudioSection]) -> tuple[list[Track], list[Track]]:
-        """What an offer with `sections` makes of the tracks: those that it has no more, and those announced
-        that it has for the first time."""
+        """Matches the tracks with an offer's `sections`; returns the published tracks that the offer lacks,
+        and the announced tracks that it has for the first time."""
         free = {each.mid: each for each in sections if each.sends}
         lost = [each for each in self._participant.tracks.values() if not _carries(free.get(each.mid), each)]
         for track in self._participant.tracks.values():
@@ -74,7 +74,7 @@ class Tracks:
         return lost, found
 
     def _named(self, free: dict[str, AudioSection]) -> list[Track]:
-        """The announced tracks that sections name, which are then not `free` any more."""
+        """Takes the announced tracks whose id a section names out of `free`; returns them."""
         found = []
         for mid, section in list(free.items()):
             cid = next((each for each in (section.track, section.stream) if each in self._pending), None)

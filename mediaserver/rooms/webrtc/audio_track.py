@@ -1,9 +1,8 @@
-"""A participant's audio in both directions: the two seams, their reports, and one place on the pacer.
+"""A participant's audio in both directions: receiver, sender, their RTCP reports, and one place on the pacer.
 
-`RoomAudio` is the media half of a leg. `SecureLink` is its connection to aiortc: the SRTP sessions that DTLS
-made and the `Path` on our port. A LiveKit client with two peer connections is heard on one and spoken to on
-the other.
-"""
+`RoomAudio` is the media half of a leg. `SecureLink` connects it to aiortc: the SRTP sessions that DTLS made,
+and the `Path` on the server's port. A LiveKit client with two peer connections sends audio on one and
+receives it on the other."""
 
 from __future__ import annotations
 
@@ -15,22 +14,23 @@ from typing import Final
 import pylibsrtp
 from aiortc import RTCDtlsTransport
 
-from mediaserver.rooms.webrtc.opus import RATE_HZ
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.rooms.webrtc.udp_mux import Path
+from pipeline.audio.opus import RATE_HZ
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.pacer import Pace, Pacer
 from sip.rtp.packet import MalformedPacket
 from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
 
 REPORT_S: Final = 1.0
-"""Browsers decide from our reports whether to send FEC, and that is worth nothing five seconds later."""
+"""Seconds between RTCP reports: browsers decide by these whether to send FEC, and five seconds are too
+late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioStats:
-    """What has been counted so far; `remote_*` is what the participant reports of our packets."""
+    """Counters up to now; `remote_*` are from the participant's reports on the server's packets."""
 
     packets_sent: int
     packets_received: int
@@ -45,7 +45,7 @@ class AudioStats:
 
 
 class SecureLink:
-    """One DTLS connection's SRTP, straight to and from our port."""
+    """The SRTP sessions of one DTLS connection, on the path `path` of the server's port."""
 
     __slots__ = ("_dtls", "_path")
 
@@ -54,7 +54,7 @@ class SecureLink:
         self._path = path
 
     def send(self, packet: bytes) -> bool:
-        """Encrypts and sends an RTP packet."""
+        """Encrypts and sends an RTP packet; False: it could not be sent."""
         return self._path.send(self._dtls._tx_srtp.protect(packet))
 
     def send_report(self, compound: bytes) -> bool:
@@ -62,14 +62,14 @@ class SecureLink:
         return self._path.send(self._dtls._tx_srtp.protect_rtcp(compound))
 
     def opened(self, data: bytes) -> bytes | None:
-        """The RTP packet in `data`; None: forged, replayed, damaged."""
+        """Decrypts an RTP packet; None for one that is forged, replayed or damaged."""
         try:
             return self._dtls._rx_srtp.unprotect(data)
         except pylibsrtp.Error:
             return None
 
     def opened_report(self, data: bytes) -> bytes | None:
-        """The RTCP compound in `data`, or None."""
+        """Decrypts a compound RTCP packet; None for one that is forged, replayed or damaged."""
         try:
             return self._dtls._rx_srtp.unprotect_rtcp(data)
         except pylibsrtp.Error:
@@ -101,7 +101,7 @@ class _Intake:
 
 
 class RoomAudio:
-    """One participant's audio, in frames of 20 ms at 16 kHz both ways."""
+    """The audio of one participant, in frames of 20 ms at 16 kHz in both directions."""
 
     def __init__(self, pacer: Pacer, *, loop: asyncio.AbstractEventLoop) -> None:
         self.receiver = OpusReceiver()
@@ -116,7 +116,7 @@ class RoomAudio:
 
     @property
     def rate_hz(self) -> int:
-        """16 kHz, for the life of the leg."""
+        """Sample rate in both directions: 16000 Hz."""
         return RATE_HZ
 
     @property
@@ -137,7 +137,7 @@ class RoomAudio:
         )
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects a conversation; None disconnects."""
+        """Attaches a listener and a source; None detaches."""
         before = self.sender.source
         if before is not None and before is not source:
             before.on_ready(None)
@@ -147,24 +147,24 @@ class RoomAudio:
             source.on_ready(self._wake)
 
     def hear_on(self, link: SecureLink, payload_types: frozenset[int]) -> None:
-        """The participant's microphone arrives on `link` from now on."""
+        """Receives the participant's microphone on `link` from now on; `payload_types` are Opus's."""
         self.receiver.payload_types = payload_types
         self._heard_on = link
         link.listen(self)
         self._start()
 
     def speak_on(self, link: SecureLink, *, payload_type: int, ssrc: int) -> None:
-        """The participant hears us on `link` from now on."""
+        """Sends the agent's audio on `link` from now on."""
         sender = self.sender
         sender.payload_type, sender.ssrc = payload_type, ssrc
         sender.wire = link.send
         self._spoken_on = link
         if self._heard_on is not link:
-            link.listen(self)  # their reports of what we send
+            link.listen(self)  # the participant's reports of the agent's audio
         self._start()
 
     def report_received(self, compound: bytes, now: float) -> None:
-        """Decrypted RTCP of the participant's."""
+        """Takes a decrypted RTCP compound of the participant."""
         try:
             self._reports.receive(compound, self.sender.ssrc, now)
         except MalformedPacket:
@@ -201,7 +201,7 @@ class RoomAudio:
             self._report(now)
 
     def _report(self, now: float) -> None:
-        """One compound where one connection does both; else each direction is reported where it runs."""
+        """Sends one RTCP compound where one connection carries both directions, else a report on each."""
         sender, reception = self.sender, self.receiver.reception
         sent = Sent(sender.ssrc, sender.timestamp_at(now), sender.packets, sender.octets)
         heard, spoken = self._heard_on, self._spoken_on

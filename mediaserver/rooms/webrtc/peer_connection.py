@@ -1,11 +1,10 @@
-"""One peer connection of a participant: aiortc for SDP, ICE, DTLS and SCTP; the media goes through our seams.
+"""One peer connection of a participant: aiortc does SDP, ICE, DTLS and SCTP, `RoomAudio` the media.
 
-A LiveKit client of `/rtc/v1`, or a browser over WHIP, has one peer connection, which it offers; one of `/rtc`
-has a second, which the server offers (`offer`) with the agent's audio and the data channels on it.
+A LiveKit client of `/rtc/v1`, or a browser over WHIP, has one peer connection, which it offers. A client of
+`/rtc` has a second, which the server offers (`offer`) with the agent's audio and the data channels on it.
 
-This is the one module that reaches into aiortc and aioice (1.16, 0.13): the ICE connection gets our port
-instead of sockets of its own, sender and receiver give way to `RoomAudio` when DTLS is up.
-"""
+This is the one module that reaches into aiortc and aioice (1.16, 0.13): the ICE connection gets the server's
+port instead of sockets of its own, and `RoomAudio` replaces sender and receiver when DTLS is up."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ from mediaserver.rooms.webrtc.sdp_munging import AudioSection, Description, cand
 from mediaserver.rooms.webrtc.udp_mux import MediaPort, Path, new_credentials
 
 MAX_BUFFERED: Final = 4 << 20
-"""Bytes that may wait on a data channel: a client that does not read must not fill our memory."""
+"""The most bytes that may wait on a data channel: a client that does not read must not fill the memory."""
 
 LOSSY: Final = "_lossy"
 
@@ -50,37 +49,36 @@ _REFUSALS: Final = (
     aiortc_exceptions.InvalidStateError,
     aiortc_exceptions.OperationError,
 )
-"""What aiortc raises on descriptions that it cannot use."""
+"""The exceptions of aiortc for descriptions that it cannot use."""
 
 
 class PeerTransport:
-    """One peer connection. All methods on the loop; descriptions are dealt with one after the other.
+    """One peer connection. All methods are called on the loop; descriptions are handled one after the other.
 
-    `stream` and `track` are the ids of the agent's audio in our descriptions (a=msid).
-    """
+    `stream` and `track` are the ids of the agent's audio in the server's descriptions (a=msid)."""
 
     def __init__(self, port: MediaPort, audio: RoomAudio, *, stream: str, track: str) -> None:
         self.on_state: Callable[[PeerState, float], None] | None = None
         self.on_message: Callable[[str, bytes], None] | None = None
-        """A message on the data channel of that label; text arrives as UTF-8."""
+        """Takes a message and the label of its data channel; text arrives as UTF-8."""
         self.on_channel: Callable[[str], None] | None = None
-        """A data channel of that label is open."""
+        """Takes the label of a data channel that has opened."""
         self.state = PeerState.NEW
         self.sections: tuple[AudioSection, ...] = ()
         self.agent_mid = ""
-        """The section that carries the agent's audio, "" while there is none."""
+        """The mid of the section with the agent's audio, "" while there is none."""
         self._port = port
         self._audio = audio
         self._ids = (stream, track)
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._path: Path | None = None
-        self._offered: tuple[str, str] | None = None  # our next ICE credentials, till the far end's
+        self._offered: tuple[str, str] | None = None  # the next local ICE credentials
         self._link: SecureLink | None = None
         self._channels: dict[str, RTCDataChannel] = {}
         self._closing: asyncio.Task[None] | None = None
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
-        # One certificate for the process: making one costs a millisecond, and it identifies nobody but us.
+        # One certificate for the process: making one costs a millisecond, and it identifies only the server.
         self._pc._RTCPeerConnection__certificates = [_certificate()]  # type: ignore[attr-defined]
         self._pc.on("connectionstatechange", self._connection_changed)
         self._pc.on("datachannel", self._channel_opened)
@@ -91,8 +89,8 @@ class PeerTransport:
         return frozenset(label for label, each in self._channels.items() if each.readyState == "open")
 
     async def answer(self, offer: str) -> str:
-        """The answer to an offer (a first one, a changed one, an ICE restart), complete with our candidates.
-        Raises `BadOffer`, `PeerClosed`."""
+        """Answers an offer (a first one, a changed one, an ICE restart); the answer has every candidate of
+        the server. Raises `BadOffer`, `PeerClosed`."""
         async with self._lock:
             self._check_open()
             described = Description.parse(offer)
@@ -110,9 +108,9 @@ class PeerTransport:
             return str(described.answered(Description.parse(self._pc.localDescription.sdp)))
 
     async def offer(self, labels: tuple[str, ...] = (), *, restart: bool = False) -> str:
-        """An offer of ours: the agent's audio and data channels of those labels ("_lossy" unordered, without
-        retransmission). `restart`: with new ICE credentials, which hold from the answer on: until then the
-        path that there is stays open. Raises `PeerClosed`."""
+        """Makes an offer: the agent's audio and data channels with those labels ("_lossy" unordered, without
+        retransmission). `restart`: with new ICE credentials, which count from the answer on; the present path
+        stays open until then. Raises `PeerClosed`."""
         async with self._lock:
             self._check_open()
             if not self._pc.getTransceivers():
@@ -134,7 +132,7 @@ class PeerTransport:
             return _with_credentials(self._pc.localDescription.sdp, self._offered)
 
     async def accept(self, answer: str) -> None:
-        """The answer to `offer`. Raises `BadOffer`, `PeerClosed`."""
+        """Takes the client's answer to `offer`. Raises `BadOffer`, `PeerClosed`."""
         async with self._lock:
             self._check_open()
             visible = Description.parse(answer).for_aiortc()
@@ -146,8 +144,9 @@ class PeerTransport:
             self._only_opus()
 
     async def add_candidate(self, candidate: str) -> None:
-        """A trickled candidate ("candidate:..."; "" for the last). What cannot be used (mDNS names, TCP) is
-        left out: the checks of the far end tell its address anyway. Raises `BadOffer` for nonsense."""
+        """Adds a trickled candidate ("candidate:..."; "" for the last). One that cannot be used (mDNS names,
+        TCP) is ignored: the far end's connectivity checks show its address anyway. Raises `BadOffer` for a
+        malformed one."""
         line = candidate_line(candidate) if candidate else None
         if line is None or self._path is None or self.state.over:
             return
@@ -161,9 +160,9 @@ class PeerTransport:
             raise BadOffer(f"the candidate cannot be used: {error}") from error
 
     def restart_ice(self, ufrag: str, password: str) -> bool:
-        """The far end's path has changed, and with it its credentials; ours change too (RFC 8839 4.4.1.1.1).
-        aiortc knows no ICE restart, but with these aioice accepts the checks that come over the new path.
-        False: they are the same, or the first."""
+        """Restarts ICE where `ufrag` is new: the server's credentials change too (RFC 8839 4.4.1.1.1). aiortc
+        knows no ICE restart, but with these credentials aioice accepts the checks that come over the new
+        path. False: `ufrag` is the present one, or the first."""
         connection = self._path.connection if self._path is not None else None
         if connection is None or not ufrag or connection.remote_username in (None, ufrag):
             return False
@@ -172,7 +171,7 @@ class PeerTransport:
         return True
 
     def _restarted(self, ufrag: str, password: str) -> None:
-        """Both sides' new credentials hold from now on."""
+        """Puts the new credentials of both sides into effect."""
         path, offered = self._path, self._offered
         if path is None or offered is None or not ufrag or path.connection.remote_username in (None, ufrag):
             return
@@ -189,7 +188,7 @@ class PeerTransport:
         return True
 
     async def flush(self, timeout_s: float) -> None:
-        """Waits until the last messages have been sent and acknowledged, `timeout_s` at the most."""
+        """Waits until the last messages have been sent and acknowledged, for `timeout_s` seconds at most."""
         waits = []
         for channel in self._channels.values():
             if channel.readyState == "open" and channel.bufferedAmount:
@@ -213,8 +212,8 @@ class PeerTransport:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Everything that calls back is taken off what it was hung on: the connection is then freed at once
-        and waits for no garbage collection; aiortc does so for the events of its outermost object alone."""
+        """Removes every callback from aiortc's objects, so that the connection is freed at once and not by
+        garbage collection; aiortc does so for the events of its outermost object alone."""
         self.on_state = self.on_message = self.on_channel = None
         channels, self._channels = list(self._channels.values()), {}
         transports: list[Any] = [*channels] if self._pc.sctp is None else [*channels, self._pc.sctp]
@@ -230,7 +229,8 @@ class PeerTransport:
             self._path.let_go()
 
     def local_fragment(self) -> str:
-        """Our ICE credentials and candidates, for a client that restarts ICE without a whole description."""
+        """Returns the server's ICE credentials and candidates, for a client that restarts ICE without a whole
+        description."""
         sdp = self._pc.localDescription.sdp
         if self._path is not None:
             connection = self._path.connection
@@ -248,11 +248,12 @@ class PeerTransport:
     def _connection_changed(self) -> None:
         state = STATES[self._pc.connectionState]
         self._moved(PeerState.LEFT if state is PeerState.CLOSED and self._told_goodbye() else state)
-        if state is PeerState.CLOSED and self._closing is None:  # it failed by itself: free what it holds
+        if state is PeerState.CLOSED and self._closing is None:  # the connection failed by itself
             self._closing = self._loop.create_task(self._close())
 
     def _told_goodbye(self) -> bool:
-        """Whether the far end has closed the connection, as a browser does for `RTCPeerConnection.close`."""
+        """Whether the far end closed DTLS by close_notify, as a browser does for
+        `RTCPeerConnection.close`."""
         connection = self._transport()._ssl if self._link is not None else None
         return connection is not None and bool(connection.get_shutdown() & SSL.RECEIVED_SHUTDOWN)
 
@@ -266,19 +267,19 @@ class PeerTransport:
             self.on_state(state, self._loop.time())
 
     def _transport(self) -> Any:
-        """The one RTCDtlsTransport: everything is bundled."""
+        """Returns the one RTCDtlsTransport, as all sections are bundled."""
         transceivers, sctp = self._pc.getTransceivers(), self._pc.sctp
         return transceivers[0].receiver.transport if transceivers or sctp is None else sctp.transport
 
     def _any_mid(self) -> str | None:
-        """Of the section that owns the transport: candidates are for all of them."""
+        """Returns the mid of the section that owns the transport; candidates are for all sections."""
         for transceiver in self._pc.getTransceivers():
             if not transceiver._bundled:
                 return transceiver.mid
         return self._pc.sctp.mid if self._pc.sctp is not None else None
 
     def _use_port(self) -> None:
-        """Before aiortc gathers: our port in the place of sockets of its own."""
+        """Gives aiortc the server's port in place of sockets of its own, before it gathers candidates."""
         connection = self._transport().transport._connection
         if self._path is None:
             self._path = Path(self._port, connection)
@@ -294,8 +295,7 @@ class PeerTransport:
             transceiver._codecs = opus
 
     def _take_transceivers(self) -> None:
-        """Sender and receiver hand over to our seams when aiortc starts them, which it does once DTLS is
-        up."""
+        """Replaces `receive` and `send` of aiortc's transceivers, which aiortc calls once DTLS is up."""
         if self._pc.remoteDescription is not None:
             self._only_opus()
         for transceiver in self._pc.getTransceivers():
@@ -303,7 +303,8 @@ class PeerTransport:
             transceiver.sender.send = _Sending(self, transceiver)  # type: ignore[method-assign]
 
     def _choose_section(self) -> None:
-        """The section that we send on: one that only receives, else the one of the microphone."""
+        """Chooses the section that carries the agent's audio: one that only receives, else the
+        microphone's."""
         if self.agent_mid:
             return
         wanted = sorted((each for each in self.sections if each.receives), key=lambda each: each.sends)
@@ -321,7 +322,7 @@ class PeerTransport:
             self._audio.hear_on(self._link, frozenset(codec.payloadType for codec in parameters.codecs))
 
     def start_sending(self, payload_type: int, ssrc: int) -> None:
-        """aiortc would start its sender now; for `_Sending`."""
+        """Connects `RoomAudio` when aiortc would start its sender; called by `_Sending`."""
         if self._link is not None and not self.state.over:
             self._audio.speak_on(self._link, payload_type=payload_type, ssrc=ssrc)
 
@@ -351,7 +352,7 @@ class PeerTransport:
 
 
 class _Sending:
-    """In the place of one transceiver's `RTCRtpSender.send`."""
+    """Replaces one transceiver's `RTCRtpSender.send`."""
 
     __slots__ = ("_peer", "_transceiver")
 
@@ -369,7 +370,7 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 
 
 def _with_credentials(sdp: str, credentials: tuple[str, str]) -> str:
-    """The description with other ICE credentials of ours."""
+    """Returns the description with other ICE credentials of the server."""
     for name, value in zip(("ufrag", "pwd"), credentials, strict=True):
         sdp = re.sub(rf"a=ice-{name}:[^\r\n]*", f"a=ice-{name}:{value}", sdp)
     return sdp

@@ -1,4 +1,4 @@
-"""What state a peer connection is in, and what aiortc calls it."""
+"""The states of a peer connection, and aiortc's names of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 
 class PeerState(Enum):
-    """CONNECTED: DTLS is up. CLOSED: for good, by us or because the far end was not heard for half a
-    minute. LEFT: for good, because the far end said so (close_notify of DTLS)."""
+    """CONNECTED: DTLS is up. CLOSED: final, by the server or because nothing was heard from the far end
+    for half a minute. LEFT: final, because the far end closed DTLS (close_notify)."""
 
     NEW = "new"
     CONNECTING = "connecting"

@@ -1,44 +1,36 @@
-"""Seam one: Opus in. What aiortc does with a jitter buffer, a queue and a thread, done in the datagram's
-callback.
+"""Receives Opus: decoded in the callback of the datagram, where aiortc has a jitter buffer, a queue and a
+thread.
 
 aiortc's receiver holds every packet for 80 ms and after one loss stays up to 280 ms behind, without
-concealment; its listener is a loudspeaker. Ours is a machine, which needs order and not smoothness: a packet
-in order is decoded as it arrives, a gap is waited for 40 ms at the most, and what is lost comes out of the
-next packet's in-band FEC. Sans-IO: decrypted packets in, frames to the listener.
-"""
+concealment: it feeds a loudspeaker. This one feeds a recogniser, which needs order and not smoothness. A
+packet in order is decoded as it arrives, a gap is waited for 40 ms at the most, and a lost packet is
+recovered from the next one's in-band FEC. Sans-IO: decrypted packets in, frames to the listener."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
 from pipeline.audio import Pcm
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
 from pipeline.leg import LegListener
 from pipeline.media.reorder import Gap, Reorder
 from sip.rtp.frame_assembly import FrameAssembly
-from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span, timestamp_delta
+from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span
 from sip.rtp.reception_stats import Reception
 from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
-MAX_MADE_UP: Final = 5
-"""Frames made up for one gap: libopus has faded to silence by then. A longer gap is a hole in the
-positions."""
-
 TAKEOVER_S: Final = 0.2
-"""A new source is listened to when the one before it has been silent this long: a client that publishes its
-microphone again begins a new one, one with two microphones must not be heard as both at once."""
-
-_UNITS: Final = CLOCK_HZ // 50
-_PER_SAMPLE: Final = CLOCK_HZ // RATE_HZ
+"""Seconds of silence after which a new source replaces the present one. A client that publishes its
+microphone again begins a new source; one with two microphones must not be heard as both at once."""
 
 
 class OpusReceiver:
-    """One participant's microphone. `payload_types`: what Opus is called in the agreed description."""
+    """Receives one participant's microphone. `payload_types`: those of Opus in the agreed description."""
 
     __slots__ = (
         "_decoder",
-        "_expected",
         "_heard_s",
         "_reorder",
         "_ssrc",
@@ -60,7 +52,6 @@ class OpusReceiver:
         self._reorder = Reorder(patience_ms=PATIENCE_MS)
         self._ssrc = -1
         self._heard_s = 0.0
-        self._expected = -1  # the timestamp that follows what was decoded last; -1: nothing was
 
     @property
     def listener(self) -> LegListener | None:
@@ -78,7 +69,7 @@ class OpusReceiver:
 
     @property
     def waiting(self) -> int:
-        """Packets that wait for an earlier one: `flush` must be called."""
+        """The number of packets that wait for an earlier one: while above 0, `flush` must be called."""
         return self._reorder.pending
 
     def packet(self, data: bytes, now: float) -> None:
@@ -106,14 +97,14 @@ class OpusReceiver:
             self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Plays what has waited long enough."""
+        """Decodes the packets that have waited `PATIENCE_MS` for an earlier one."""
         lost = False
         for item in self._reorder.take(now):
             if isinstance(item, Gap):
                 lost = True
                 continue
             if lost:
-                self._make_up(item.payload, item.timestamp, now)
+                self.frames.gap(item.timestamp, now, partial(self._recovered, item.payload))
                 lost = False
             self._play(item.payload, item.timestamp, item.arrived)
 
@@ -123,32 +114,20 @@ class OpusReceiver:
                 return False
             self._reorder.reset()
             self.frames.restart()
-            self._expected = -1
         self._ssrc = ssrc
         self.reception = Reception(ssrc, CLOCK_HZ)
         return True
 
     def _play(self, payload: bytes, timestamp: int, now: float) -> None:
-        if not payload:  # padding only: a probe for bandwidth
+        if not payload:  # padding only, to probe the bandwidth
             return
         try:
             samples = self._decoder.decode(payload)
         except BadPacket:
             self.bad_packets += 1
             return
-        self._pass_on(samples, timestamp, now, made_up=False)
+        self.frames.audio(samples, timestamp, now)
 
-    def _make_up(self, following: bytes, timestamp: int, now: float) -> None:
-        """What was lost before the packet `following`, which is stamped `timestamp`."""
-        missing = timestamp_delta(timestamp, self._expected) // _UNITS if self._expected >= 0 else 0
-        if missing <= 0:
-            return
-        if missing <= MAX_MADE_UP:
-            for _ in range(missing - 1):
-                self._pass_on(self._decoder.conceal(), self._expected, now, made_up=True)
+    def _recovered(self, following: bytes, samples: int) -> Pcm:
         self.recovered += 1
-        self._pass_on(self._decoder.recover(following), timestamp - _UNITS & 0xFFFFFFFF, now, made_up=True)
-
-    def _pass_on(self, samples: Pcm, timestamp: int, now: float, *, made_up: bool) -> None:
-        self._expected = (timestamp + len(samples) * _PER_SAMPLE) & 0xFFFFFFFF
-        self.frames.audio(samples, timestamp, now, made_up=made_up)
+        return self._decoder.recover(following, samples)

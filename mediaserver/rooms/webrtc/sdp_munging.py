@@ -1,9 +1,8 @@
-"""What is done to a session description before aiortc reads it, and to its answer before it leaves.
+"""Changes session descriptions before aiortc reads them, and aiortc's answers before they are sent.
 
-aiortc is given the audio and data sections only. Video is refused section by section (port 0): an answer from
+aiortc gets the audio and data sections only. Video is refused section by section (port 0): an answer from
 aiortc that merely receives nothing makes Chromium's next offer fail over simulcast, and with it the session.
-Candidates that cannot work here are left out: names of mDNS, whose look-up stalls for a second, and TCP.
-"""
+Candidates that cannot work here are removed: mDNS names, whose look-up stalls for a second, and TCP."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Final
 from mediaserver.rooms.errors import BadOffer
 
 MAX_BYTES: Final = 64 * 1024
-"""LiveKit's clients offer 18 KiB at the most."""
+"""Bytes of a session description; LiveKit's clients offer at most 18 KiB."""
 
 MAX_SECTIONS: Final = 32
 MAX_CANDIDATES: Final = 64
@@ -26,7 +25,7 @@ _KEPT: Final = ("audio", "application")
 @dataclass(frozen=True, slots=True)
 class AudioSection:
     """An audio section of the far end's last offer. `track` and `stream`: the ids of its a=msid line;
-    `sends`: the far end sends on it; `receives`: we may send on it."""
+    `sends`: the far end sends on it; `receives`: the server may send on it."""
 
     mid: str
     track: str
@@ -48,11 +47,11 @@ class Section:
 
     @property
     def mid(self) -> str:
-        """The name of the section."""
+        """The value of the section's a=mid line."""
         return self.value("mid")
 
     def value(self, attribute: str) -> str:
-        """The value of the first a=`attribute`: line, "" without one."""
+        """Returns the value of the first a=`attribute`: line, "" without one."""
         start = f"a={attribute}:"
         return next((line[len(start) :] for line in self.lines if line.startswith(start)), "")
 
@@ -70,7 +69,7 @@ class Description:
 
     @classmethod
     def parse(cls, text: str) -> Description:
-        """Raises `BadOffer` for what is too large or not a session description at all."""
+        """Parses a session description. Raises `BadOffer` for one that is too large or malformed."""
         if len(text) > MAX_BYTES:
             raise BadOffer(f"session description of more than {MAX_BYTES} bytes")
         lines = [line for line in text.replace("\r\n", "\n").split("\n") if line]
@@ -104,7 +103,8 @@ class Description:
         return values.value("ice-ufrag"), values.value("ice-pwd")
 
     def for_aiortc(self) -> Description:
-        """Without what aiortc must not see. Raises `BadOffer` where nothing is left."""
+        """Returns the description with the sections and candidates that aiortc can use. Raises `BadOffer`
+        where no section is left."""
         kept = tuple(_usable(each) for each in self.sections if each.kind in _KEPT)
         if not kept:
             raise BadOffer("an offer without audio or data")
@@ -113,7 +113,8 @@ class Description:
         return Description(session, kept)
 
     def answered(self, answer: Description) -> Description:
-        """aiortc's `answer` to `for_aiortc()`, with the sections left out that it did not see."""
+        """Returns aiortc's `answer` to `for_aiortc()`, with refusals of the sections that `for_aiortc`
+        removed."""
         ours = iter(answer.sections)
         sections = tuple(
             next(ours) if each.kind in _KEPT else _left_out(each, answer.sections[0])
@@ -128,7 +129,8 @@ class Description:
 
 
 def candidate_line(text: str) -> str | None:
-    """A trickled candidate as aiortc takes it, None for one that cannot be used here. Raises `BadOffer`."""
+    """Returns a trickled candidate as aiortc takes it, None for one that cannot be used here. Raises
+    `BadOffer`."""
     text = text.strip().removeprefix("a=").removeprefix("candidate:")
     parts = text.split()
     if len(text) > MAX_LINE or len(parts) < 8 or parts[6] != "typ":
@@ -144,7 +146,7 @@ def _usable(section: Section) -> Section:
     lines, candidates = [], 0
     for line in section.lines:
         if line == "a=end-of-candidates":
-            continue  # more may come: the address that its checks arrive from
+            continue  # the source of a connectivity check may follow as a candidate
         if line.startswith("a=candidate:"):
             parts = line[12:].split()
             candidates += 1
@@ -161,10 +163,10 @@ def _bundle(line: str, mids: set[str]) -> str:
 
 
 def _left_out(section: Section, ours: Section) -> Section:
-    """`section` with port 0 where the far end would send on it, else merely inactive: livekit-client offers
-    sections in advance, and while their refusal is being taken in, Chromium's next offer may fail (one join
-    of seven). Formats and our transport are repeated: not every client (aiortc's own) reads a refusal without
-    them."""
+    """Refuses a section with port 0 where the far end would send on it, else makes it inactive:
+    livekit-client offers sections in advance, and while a refusal is applied, Chromium's next offer may fail
+    (one join in seven). Formats and the server's transport are repeated, because some clients (aiortc's own)
+    read no refusal without these."""
     kind, _, rest = section.lines[0][2:].partition(" ")
     _, _, formats = rest.partition(" ")
     port = 9 if section.has("recvonly") or section.has("inactive") else 0

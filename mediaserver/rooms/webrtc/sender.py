@@ -1,11 +1,9 @@
-"""Seam two: Opus out. A frame pulled from `Playout` on the shared pacer's tick, encoded and sent in the same
-call.
+"""Sends Opus: a frame is read from `Playout` on the shared pacer's tick, encoded and sent in the same call.
 
 aiortc runs a task per track, encodes on a thread pool as 48 kHz stereo and sends at its own pace. Here
-nothing is sent while the agent is silent: timestamps go on, the first packet after it carries the marker,
-and a receiver takes it for discontinuous transmission (RFC 7587 section 3.1.3). Sans-IO: packets go to
-`wire`.
-"""
+nothing is sent while the agent is silent: timestamps go on, the first packet after the silence carries the
+marker, and a receiver takes the silence for discontinuous transmission (RFC 7587 section 3.1.3). Sans-IO:
+packets go to `wire`."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from mediaserver.rooms.webrtc.opus import CLOCK_HZ, OpusEncoder
+from pipeline.audio.opus import CLOCK_HZ, OpusEncoder
 from pipeline.leg import AudioSource
 from pipeline.media.pacer import Pace
 from sip.rtp.packet import HEADER, MARKER, PLAIN
@@ -26,14 +24,15 @@ Wire = Callable[[bytes], bool]
 
 
 class Mode(Enum):
-    """The result of the last tick."""
+    """Whether the last tick sent a frame."""
 
     SILENT = "silent"
     TALKING = "talking"
 
 
 class OpusSender:
-    """What one participant hears. `wire` None: the connection is not up, nothing is taken from the source."""
+    """Sends the agent's audio to one participant. `wire` None: the connection is not up, and nothing is read
+    from the source."""
 
     __slots__ = (
         "_encoder",
@@ -60,7 +59,8 @@ class OpusSender:
         self.wire: Wire | None = None
         self.pace: Pace | None = None
         self.wanted = True
-        """Whether the participant wants to hear this: else it is taken from the source and not sent."""
+        """Whether the participant wants to hear the agent: else frames are read from the source and not
+        sent."""
         self.payload_type = 111
         self.ssrc = 0
         self.packets = self.octets = self.errors = 0
@@ -80,11 +80,11 @@ class OpusSender:
         return self._mode is Mode.SILENT and self.wire is not None
 
     def timestamp_at(self, now: float) -> int:
-        """Gives the RTP timestamp at `now`, for sender reports (RFC 3550 section 6.4.1)."""
+        """Returns the RTP timestamp at `now`, for sender reports (RFC 3550 section 6.4.1)."""
         return (self._timestamp + int((now - self._ticked_s) * CLOCK_HZ) - STEP) & 0xFFFFFFFF
 
     def tick(self, now: float) -> None:
-        """Sends the frame that is due, if there is one."""
+        """Sends the frame that is due, if the source has one."""
         self._ticked_s = now
         pace = self.pace
         if pace is not None and pace.skipped:
@@ -101,7 +101,7 @@ class OpusSender:
         else:
             self._mode = Mode.TALKING
             if self._encoder is None:
-                self._encoder = OpusEncoder()  # a participant that nobody speaks to needs none
+                self._encoder = OpusEncoder()  # not for a participant without an agent
             if self.wanted:
                 self._send(self._encoder.encode(frame), wire)
             else:

@@ -1,18 +1,17 @@
-"""One UDP port for the media of every participant: firewalls open one hole, a wake-up serves whoever is
-there.
+"""One UDP port for the media of every participant: a firewall opens one port, and one wake-up reads every
+participant's datagrams.
 
-aioice binds a random port per connection; here its `StunProtocol`s get a `Lane` on our sockets (one socket
-for each address of this machine, all on the same port). A datagram finds its connection by
+aioice binds a random port per connection; here its `StunProtocol`s get a `Lane` on the server's sockets (one
+socket for each address of this machine, all on the same port). A datagram finds its connection by
 
-- the username of a STUN request, which begins with our side's ufrag, once its integrity has been verified,
+- the username of a STUN request, which begins with the server's ufrag, once its integrity has been verified,
 - the transaction id of a STUN response,
 - for all else (DTLS, SRTP) the address that a verified request came from.
 
 So nobody gets a path, or takes one over, without the password that went through signalling.
 
-A participant writes its candidates as it likes. To an address that is closed (`pipeline.net.egress`) nothing
-is sent before a verified request has come from there; the check that was due then goes at once.
-"""
+A participant may name any address as a candidate. To an address that `pipeline.net.egress` does not allow
+nothing is sent before a verified request has come from there; the check that was due is then sent at once."""
 
 from __future__ import annotations
 
@@ -31,18 +30,18 @@ from mediaserver.rooms.errors import RoomFull
 from pipeline.net.egress import EgressPolicy
 
 BURST: Final = 64
-"""Datagrams read in one wake-up at the most: a flood must not hold up the calls."""
+"""The most datagrams read in one wake-up: a flood must not hold up the calls."""
 
 MAX_ADDRESSES: Final = 8
-"""Addresses that one connection is reached from: a phone that roams has two or three."""
+"""The most addresses of one connection: a phone that roams has two or three."""
 
 MAX_WITHHELD: Final = 64
-"""Addresses that a connection has checks for which are not sent yet."""
+"""The most addresses to which a connection's checks are withheld."""
 
 MAX_QUEUED: Final = 256
-"""DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
+"""The most DTLS datagrams that wait for aiortc; a handshake has six, a page of data thirty."""
 
-_MAX_ASKED: Final = 4096  # STUN transactions of ours in flight; 20 for each connection being made
+_MAX_ASKED: Final = 4096  # STUN requests without a response yet; 20 for each connection being made
 _BUFFER_BYTES: Final = 4 << 20
 _DATAGRAM: Final = 2048
 _USERNAME: Final = 0x0006
@@ -52,7 +51,7 @@ MediaSink = Callable[[bytes, float], None]
 
 
 class Path:
-    """One peer connection on the port. `media` takes what is SRTP or SRTCP."""
+    """One peer connection on the shared port. `media` takes SRTP and SRTCP datagrams."""
 
     __slots__ = ("_lanes", "_port", "addresses", "connection", "media")
 
@@ -64,7 +63,8 @@ class Path:
         self.media: MediaSink | None = None
 
     async def candidates(self, component: int, addresses: list[str], timeout: int = 5) -> list[Candidate]:
-        """In the place of `aioice.Connection.get_component_candidates`: our sockets instead of new ones."""
+        """Replaces `aioice.Connection.get_component_candidates`: returns candidates of the shared sockets
+        instead of binding new ones."""
         found = []
         for own, host in self._port.sockets:
             lane = Lane(self._port, self, own)
@@ -81,24 +81,24 @@ class Path:
         return found
 
     def rename(self, ufrag: str, password: str) -> None:
-        """An ICE restart: requests must have these credentials from now on. Addresses stay: what comes from
-        them goes on being heard until the new path is up."""
+        """Restarts ICE: STUN requests must have these credentials from now on. Known addresses stay, so that
+        media is received until the new path is up."""
         connection = self.connection
         self._port.unlisten(connection.local_username, self)
         connection._local_username, connection._local_password = ufrag, password
         self._port.listen(ufrag, self)
 
     def heard_from(self, host: str) -> bool:
-        """Whether a verified request has come from this address."""
+        """Whether a verified STUN request has come from this address."""
         return any(address[0] == host for _, address in self.addresses)
 
     def opened(self, host: str) -> None:
-        """The first verified request of an address has come."""
+        """Sends the datagrams withheld from an address, whose first verified request has arrived."""
         for lane in self._lanes:
             lane.opened(host)
 
     def lane(self, own: socket.socket) -> Lane | None:
-        """This connection's lane on that socket."""
+        """Returns this connection's open lane on that socket, None without one."""
         return next((lane for lane in self._lanes if lane.socket is own and not lane.is_closing()), None)
 
     def send(self, data: bytes) -> bool:
@@ -109,7 +109,7 @@ class Path:
         return cast(Lane, pair.protocol.transport).deliver(data, pair.remote_addr)
 
     def received(self, data: bytes, now: float) -> None:
-        """A datagram from an address of this connection's that is not STUN (RFC 7983)."""
+        """Takes a datagram other than STUN (RFC 7983) from an address of this connection."""
         if 127 < data[0] < 192:
             if self.media is not None:
                 self.media(data, now)
@@ -117,25 +117,25 @@ class Path:
             self.connection.data_received(data, 1)
 
     def let_go(self) -> None:
-        """The connection is closed: it, its pairs and the lanes do not keep each other."""
+        """Frees a closed connection: breaks the references between it, its pairs and its lanes."""
         self._port.forget(self.connection.local_username, self)
         for lane in self._lanes:
             del lane.protocol
         self._lanes.clear()
         for pair in self.connection._check_list:
-            pair.task = None  # a check that was cancelled keeps the pair that it was of
+            pair.task = None  # a cancelled check refers to its pair
         self.connection._check_list.clear()
         vars(self.connection).pop("get_component_candidates", None)
 
     def close_lane(self, lane: Lane) -> None:
-        """A lane was closed by aioice; with the last one the path is gone."""
+        """Takes the path off the port when aioice has closed its last lane."""
         if all(each.is_closing() for each in self._lanes):
             self.media = None
             self._port.forget(self.connection.local_username, self)
 
 
 class Lane(asyncio.DatagramTransport):
-    """What one aioice `StunProtocol` takes for its socket."""
+    """The transport that one aioice `StunProtocol` uses in place of a socket."""
 
     def __init__(self, port: MediaPort, path: Path, own: socket.socket) -> None:
         super().__init__()
@@ -147,22 +147,23 @@ class Lane(asyncio.DatagramTransport):
         self.protocol = ice.StunProtocol(path.connection)
 
     def sendto(self, data: Any, addr: Any = None) -> None:
-        """Sends; what we ask by STUN is remembered, since its answer may come from a new address. To a closed
-        address nothing goes before something has come."""
+        """Sends a datagram. A STUN request's transaction is remembered, since its response may come from a
+        new address. For an address that `egress` does not allow the datagram is withheld until a verified
+        request comes from there."""
         if data[0] < 2 and len(data) >= _HEADER and data[1] == 1:
             self._port.asked(bytes(data[8:20]), self)
-        if self._port.reach.allows(addr[0]) or self.path.heard_from(addr[0]):
+        if self._port.egress.allows(addr[0]) or self.path.heard_from(addr[0]):
             self.deliver(data, addr)
         elif addr in self._withheld or len(self._withheld) < MAX_WITHHELD:
             self._withheld[addr] = bytes(data)
 
     def opened(self, host: str) -> None:
-        """Something has come from `host`: what was withheld from it goes."""
+        """Sends the datagrams withheld from `host`, from which a verified request has arrived."""
         for address in [each for each in self._withheld if each[0] == host]:
             self.deliver(self._withheld.pop(address), address)
 
     def deliver(self, data: bytes, addr: tuple[str, int]) -> bool:
-        """Sends at once or not at all: what does not fit the socket's buffer is lost, as on any network."""
+        """Sends at once; a datagram that does not fit the socket's buffer is dropped."""
         try:
             self.socket.sendto(data, addr)
         except OSError:
@@ -170,7 +171,7 @@ class Lane(asyncio.DatagramTransport):
         return True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Gives "sockname"; `default` for any other name."""
+        """Returns the address for "sockname", `default` for any other name."""
         return self.socket.getsockname()[:2] if name == "sockname" else default
 
     def is_closing(self) -> bool:
@@ -193,16 +194,16 @@ class MediaPort:
         sockets: Sequence[socket.socket],
         *,
         public_address: str | None,
-        reach: EgressPolicy,
+        egress: EgressPolicy,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """Takes bound sockets; `MediaPort.open` binds them."""
-        self.reach = reach
+        self.egress = egress
         self.sockets = [(own, own.getsockname()[0]) for own in sockets]
         self.number: int = sockets[0].getsockname()[1]
         self.public_address = public_address
         self.strays = 0
-        """Datagrams that belong to nobody."""
+        """Datagrams that belong to no connection."""
         self._loop = loop
         self._paths: dict[str, Path] = {}
         self._by_address: dict[socket.socket, dict[tuple[str, int], Path]] = {own: {} for own in sockets}
@@ -217,11 +218,11 @@ class MediaPort:
         *,
         addresses: Sequence[str] = (),
         public_address: str | None = None,
-        reach: EgressPolicy | None = None,
+        egress: EgressPolicy | None = None,
     ) -> MediaPort:
         """Binds the first port of the range that is free on every address.
 
-        `addresses` (): every address of this machine, loopback where it has no other. `reach`: which
+        `addresses` (): every address of this machine, loopback where it has no other. `egress`: which
         addresses a participant may name; None: public ones. Raises `RoomFull` when no port is free, OSError
         for an address that is not this machine's.
         """
@@ -230,7 +231,7 @@ class MediaPort:
             sockets = _bind_all(hosts, number)
             if sockets:
                 loop = asyncio.get_running_loop()
-                return cls(sockets, public_address=public_address, reach=reach or EgressPolicy(), loop=loop)
+                return cls(sockets, public_address=public_address, egress=egress or EgressPolicy(), loop=loop)
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:
@@ -247,11 +248,11 @@ class MediaPort:
         self._asked.clear()
 
     def listen(self, ufrag: str, path: Path) -> None:
-        """Requests for `ufrag` are for `path`."""
+        """Passes STUN requests for `ufrag` to `path`."""
         self._paths[ufrag] = path
 
     def unlisten(self, ufrag: str, path: Path) -> None:
-        """Requests for `ufrag` are nobody's any more."""
+        """Stops passing STUN requests for `ufrag` to `path`."""
         if self._paths.get(ufrag) is path:
             del self._paths[ufrag]
 
@@ -267,7 +268,7 @@ class MediaPort:
             del self._asked[transaction]
 
     def asked(self, transaction: bytes, lane: Lane) -> None:
-        """We sent a STUN request."""
+        """Remembers the lane of a STUN request that was sent, for its response."""
         self._asked[transaction] = lane
         if len(self._asked) > _MAX_ASKED:
             del self._asked[next(iter(self._asked))]
@@ -307,7 +308,8 @@ class MediaPort:
             lane.protocol.datagram_received(data, address)
 
     def _verified(self, data: bytes) -> Path | None:
-        """Whose request it is, when its integrity proves that its sender knows our password."""
+        """Returns the path of a STUN request whose integrity proves that the sender knows the path's
+        password; None for any other."""
         path = self._paths.get(_ufrag(data))
         if path is None:
             return None
@@ -323,7 +325,7 @@ class MediaPort:
         if table.get(address) is path:
             return
         before = table.get(address)
-        if before is not None:  # the address was another's: a NAT gave it to a new connection
+        if before is not None:  # a NAT gave the address of an old connection to a new one
             before.addresses.remove((own, address))
         table[address] = path
         is_new = not path.heard_from(address[0])
@@ -336,14 +338,15 @@ class MediaPort:
 
 
 def own_addresses() -> list[str]:
-    """The addresses of this machine that others may reach, else loopback."""
+    """Returns the addresses of this machine that others may reach, else loopback."""
     found: list[str] = ice.get_host_addresses(use_ipv4=True, use_ipv6=True)
     usable = [each for each in found if not ipaddress.ip_address(each).is_link_local]
     return usable or ["127.0.0.1"]
 
 
 def new_credentials() -> tuple[str, str]:
-    """A user name fragment and a password, of 48 and 144 bits (RFC 8839 section 5.4 asks 24 and 128)."""
+    """Returns a user name fragment and a password, of 48 and 144 bits (RFC 8839 section 5.4 asks for 24 and
+    128)."""
     return secrets.token_hex(6), secrets.token_hex(18)
 
 
@@ -360,7 +363,8 @@ def _candidate(component: int, host: str, port: int) -> Candidate:
 
 
 def _ufrag(data: bytes) -> str:
-    """The first half of the USERNAME attribute, which names the receiver (RFC 8445 7.2.2); "" without one."""
+    """Returns the first half of the USERNAME attribute, which names the receiver (RFC 8445 7.2.2); "" without
+    one."""
     at = _HEADER
     while at + 4 <= len(data):
         kind = int.from_bytes(data[at : at + 2], "big")
@@ -372,7 +376,7 @@ def _ufrag(data: bytes) -> str:
 
 
 def _bind_all(hosts: Sequence[str], number: int) -> list[socket.socket]:
-    """A socket on each host, or [] when the port is taken on one of them."""
+    """Binds a socket on each host; returns [] when the port is taken on one of them. Raises OSError."""
     bound: list[socket.socket] = []
     for host in hosts:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,1 +1,1 @@
-"""The agent led by a language model."""
+"""The agent that speaks through a language model, with its tools."""

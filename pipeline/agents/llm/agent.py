@@ -17,10 +17,12 @@ from pipeline.agents.llm.dialect import Dialect
 from pipeline.agents.llm.http_tool import HttpTool
 from pipeline.agents.llm.mcp import McpServer
 from pipeline.agents.llm.script_step import StepAgent, invite
-from pipeline.agents.llm.settings import LlmPlan, ModelSettings, read_settings
+from pipeline.agents.llm.settings import LlmPlan, read_settings
+from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.agents.llm.tools import Tool
 from pipeline.agents.script.llm_step import LlmStep
 from pipeline.engines.guard import EngineHealth, Guard
+from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, contained
 from pipeline.net.http import GuardedHttpClient, HttpClient
 from pipeline.net.model_endpoint import ModelEndpoint
@@ -47,7 +49,7 @@ class Llm:
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
         self._servers = [McpServer(settings, web) for settings in plan.mcp]
         self._opening: asyncio.Task[None] | None = None
-        self._mind = LlmAgentSpec(
+        self._spec = LlmAgentSpec(
             chat=self._chat,
             prompt=plan.prompt,
             policy=plan.policy,
@@ -64,7 +66,7 @@ class Llm:
         """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
         plan = read_settings(settings)
         endpoints = [
-            ModelEndpoint(each.base_url, api_key=each.api_key, timeout_s=plan.chat.timeout_s)
+            ModelEndpoint(each.base_url, api_key=reveal(each.api_key), timeout_s=plan.chat.timeout_s)
             for each in plan.models
         ]
         return cls(plan, endpoints, GuardedHttpClient())
@@ -75,7 +77,7 @@ class Llm:
         return frozenset(self._plan.policy.languages)
 
     def engine_health(self) -> Sequence[EngineHealth]:
-        """Gives the figures of each model."""
+        """Returns the figures of each model."""
         return self._chat.health()
 
     async def start(self) -> None:
@@ -88,7 +90,7 @@ class Llm:
     def join(self, context: AgentContext) -> LlmConversation:
         """Makes the conversation of one call."""
         self.prewarm()
-        return LlmConversation(self._mind, context)
+        return LlmConversation(self._spec, context)
 
     def prewarm(self) -> None:
         """Asks MCP servers that were away again, in a task, when a call begins."""
@@ -97,9 +99,9 @@ class Llm:
         ):
             self._opening = asyncio.create_task(self._open_servers())
 
-    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """The model for one step of a script, which has `said` something."""
-        return invite(self._mind, errand, context, said)
+    def invite(self, llm_step: LlmStep, context: AgentContext, said: str) -> StepAgent:
+        """Makes the model's agent for one step of a script, after the script has `said` something."""
+        return invite(self._spec, llm_step, context, said)
 
     async def close(self) -> None:
         """Closes the connections to models, MCP servers and tools."""
@@ -127,7 +129,7 @@ async def _open(server: McpServer) -> None:
         log.warning("MCP server away", extra={"reason": str(error)})
 
 
-def _guard(model: ModelSettings, plan: LlmPlan) -> Guard:
+def _guard(model: LlmSettings | LlmFallback, plan: LlmPlan) -> Guard:
     """Who gives up a request that took a whole attempt had a reason."""
     attempts = max(2, len(plan.models))
     name = f"{model.model} at {urlsplit(model.base_url).hostname}"

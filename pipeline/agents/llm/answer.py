@@ -21,7 +21,8 @@ from pipeline.agents.llm.extraction import ExtractSettings
 from pipeline.agents.llm.history import Exchange, History, Message, Round, Segment, ToolCall
 from pipeline.agents.llm.markup import tidy
 from pipeline.agents.llm.schema import Misfit
-from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Limits, Tool, ToolFailed, ToolSpec
+from pipeline.agents.llm.table import LlmBudget
+from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, boundary, contained
 from pipeline.speech import Expected
@@ -71,7 +72,7 @@ class LlmAgentSpec:
     policy: Policy
     builtins: Mapping[str, Builtin]
     tools: Callable[[], Mapping[str, Tool]]
-    limits: Limits
+    limits: LlmBudget
     history_turns: int
     history_tokens: int
     extract: ExtractSettings | None = None
@@ -98,7 +99,7 @@ class State:
     """The tool call that ends the conversation, while the caller hears the words before it."""
 
     def go_on(self) -> None:
-        """Something happened, so the conversation has not ended."""
+        """Notes that the conversation goes on: its noted end is taken back."""
         self.notes.disposition = ""
         if self.ending is not None:
             (each, call_id), self.ending = self.ending, None
@@ -107,8 +108,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn that is answered. `granted`: a tool that the caller has just agreed to. `say`: the answer,
-    where no model is needed."""
+    """The turn to be answered. `granted`: a tool that the caller has just agreed to; `say`: the answer, where
+    no model is needed."""
 
     exchange: Exchange
     say: str = ""
@@ -117,37 +118,37 @@ class Turn:
 
 
 class Answer:
-    """Makes the answer to one turn. Acts, then a failure or None, go to `acts`."""
+    """Makes the answer to one turn. `acts` gets the acts, then an exception or None."""
 
     def __init__(
         self,
-        mind: LlmAgentSpec,
+        spec: LlmAgentSpec,
         state: State,
         turn: Turn,
         acts: asyncio.Queue[Queued],
         *,
         messages: Callable[[], list[Message]],
     ) -> None:
-        self._mind = mind
+        self._spec = spec
         self._state = state
         self._turn = turn
         self._acts = acts
         self._messages = messages
-        self._tools = dict(mind.tools())
-        specs = [each.spec for each in mind.builtins.values()] + [each.spec for each in self._tools.values()]
+        self._tools = dict(spec.tools())
+        specs = [each.spec for each in spec.builtins.values()] + [each.spec for each in self._tools.values()]
         self._offers = [spec.message for spec in specs]
         self._spoke = self._broke_off = False
         self._language = state.language
 
     async def run(self) -> None:
-        """Until the answer is complete or has failed."""
+        """Runs until the answer is complete or has failed."""
         end: EngineError | None = None
         try:
             with contained("the agent", call_id=self._state.call_id):
                 await self._answer()
-        except SaidNothing as failure:  # after words it is their end
+        except SaidNothing as failure:  # after words this ends the answer
             end = None if self._spoke else failure
-        except EngineError as failure:  # whoever reads the acts raises it
+        except EngineError as failure:  # raised by the reader of the acts
             end = failure
         await self._acts.put(end)
 
@@ -161,7 +162,7 @@ class Answer:
             return
         if self._turn.granted is not None:
             await self._carry_out_granted(self._turn.granted)
-        for left in reversed(range(self._mind.limits.rounds)):
+        for left in reversed(range(self._spec.limits.rounds)):
             each = await self._whole_round(may_call=left > 0)
             after = await self._carry_out(each)
             if after in (After.QUIET, After.OVER) or (each.segments and after is After.NOTED):
@@ -172,8 +173,8 @@ class Answer:
             raise SaidNothing
 
     async def _whole_round(self, *, may_call: bool) -> Round:
-        """A round. A model that breaks off in the middle is asked once in an answer to go on after the words
-        that the caller has heard."""
+        """Requests one round of the model. A model that breaks off is asked, once in an answer, to go on
+        after the words that the caller has heard."""
         each = Round()
         self._turn.exchange.rounds.append(each)
         try:
@@ -190,7 +191,7 @@ class Answer:
 
     async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
         completion, segmenter = Completion(), Segmenter()
-        stream = self._mind.chat.stream(
+        stream = self._spec.chat.stream(
             messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
         )
         async with closing(stream) as words:
@@ -209,15 +210,15 @@ class Answer:
             self._spoke = True
             each.segments.append(Segment(plain, spoken))
             await self._acts.put(Say(spoken))
-            await asyncio.sleep(0)  # an answer that comes at once takes its time to be cut
+            await asyncio.sleep(0)  # yields to the loop: an answer may come all at once
 
     def _numbered(self, call: ToolCall) -> ToolCall:
-        """The call with an id that no other call of the conversation has."""
+        """Returns the call with an id that no other call of the conversation has."""
         self._state.calls += 1
         return ToolCall(f"call_{self._state.calls}", call.name, call.arguments)
 
     async def _fault(self, reason: str) -> None:
-        """The model failed, and is asked again."""
+        """Reports a failure of the model, which is asked again."""
         await self._acts.put(Trouble(reason))
 
     # Tool calls ---------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ class Answer:
         return after if each.calls else After.GO_ON
 
     async def _do(self, each: Round, call: ToolCall) -> After:
-        builtin, tool = self._mind.builtins.get(call.name), self._tools.get(call.name)
+        builtin, tool = self._spec.builtins.get(call.name), self._tools.get(call.name)
         known = builtin or tool
         if known is None:
             each.results[call.id] = _error("there is no such tool")
@@ -261,7 +262,7 @@ class Answer:
     async def _do_builtin(
         self, each: Round, call: ToolCall, builtin: Builtin, arguments: Mapping[str, Any]
     ) -> After:
-        effect = builtin.perform(arguments, self._mind.policy, self._state.notes)
+        effect = builtin.perform(arguments, self._spec.policy, self._state.notes)
         each.results[call.id] = effect.result
         if isinstance(effect.act, SwitchLanguage):
             self._language = effect.act.language
@@ -278,7 +279,7 @@ class Answer:
         return After.QUIET if effect.quiet else After.NOTED
 
     async def _ask(self, each: Round, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]) -> After:
-        """The caller decides, in a turn after this one."""
+        """Asks the caller for permission; the tool runs in a later turn, after a yes."""
         unread = unreadable(tool.spec.asks, arguments)
         if unread:
             each.results[call.id] = _error(f"too long to be read to the caller: {', '.join(unread)}")
@@ -297,7 +298,8 @@ class Answer:
         await self._run(each, each.calls[0].id, granted.tool, granted.arguments)
 
     async def _run(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """Returns when the tool has answered, or may no longer; something is said when that takes long."""
+        """Runs a tool; returns when it has answered or its time is over. A filler is said when that takes
+        long."""
         if tool.spec.acts:
             if self._turn.settled is not None:
                 await self._turn.settled()
@@ -324,13 +326,13 @@ class Answer:
         await asyncio.wait({task})
 
     async def _filler(self, each: Round, text: str) -> None:
-        """Words that are no answer: the model has still to say something."""
+        """Says words that do not count as an answer: the model has still to say something."""
         spoke = self._spoke
         await self._say(each, text)
         self._spoke = spoke
 
     async def _result(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
-        """The tool's answer into the round, as data. Never raises."""
+        """Puts the tool's answer into the round, as data. Never raises."""
         spec, loop = tool.spec, asyncio.get_running_loop()
         began = loop.time()
         result = _error("the tool is broken")
@@ -356,8 +358,8 @@ class Answer:
         )
 
     def _bare(self, text: str) -> str:
-        """What a tool answered, without the numbers that the model may not see."""
-        asks, given = self._mind.policy.asks, self._state.given
+        """Returns a tool's answer without the numbers that the model may not see."""
+        asks, given = self._spec.policy.asks, self._state.given
         return concealed(text, [value for name, value in given.items() if asks[name].mask])
 
     def _note_refusal(self, name: str, reason: str) -> None:

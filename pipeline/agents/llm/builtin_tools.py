@@ -12,8 +12,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from pipeline.agent import AgentAct, DoNotCall, HangUp, SendDigits, SwitchLanguage, Transfer, Wait
-from pipeline.agents.llm.digits import Ask, Wanted
+from pipeline.agents.llm.digits import Wanted
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmAsk
 from pipeline.agents.llm.tool_names import NAMES
 from pipeline.agents.llm.tools import ToolSpec
 
@@ -36,7 +37,7 @@ class Policy:
     languages: tuple[str, ...] = ()
     dispositions: tuple[str, ...] = ()
     max_digits: int = 32
-    asks: Mapping[str, Ask] = field(default_factory=dict)
+    asks: Mapping[str, LlmAsk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Builtin:
 
 
 def offered(policy: Policy) -> dict[str, Builtin]:
-    """The built-in tools that an agent with `policy` has."""
+    """Returns the built-in tools that an agent with `policy` has, by name."""
     made = {name: _MAKERS[name](policy) for name in policy.builtin}
     return {name: tool for name, tool in made.items() if tool is not None}
 
@@ -110,7 +111,7 @@ def _do_hang_up(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) -
 
 def _transfer(policy: Policy) -> Builtin | None:
     if not policy.transfer_targets:
-        return None  # a name in it is all that the model may say; the server looks the number up
+        return None  # the model chooses a name only; the server looks the number up
     return _tool(
         "transfer",
         "Hand the caller to somebody else. Say so in the same answer.",
@@ -127,7 +128,7 @@ def _do_transfer(arguments: Mapping[str, Any], policy: Policy, notes: Notebook) 
 
 def _ask_digits(policy: Policy) -> Builtin | None:
     if not policy.asks:
-        return None  # how long it is and who may see it are not the model's to say
+        return None  # the configuration decides its length and who may see it
     known = "; ".join(f"{ask.name}: {ask.description}" for ask in policy.asks.values())
     return _tool(
         "ask_digits",

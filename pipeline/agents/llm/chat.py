@@ -25,11 +25,12 @@ log = logging.getLogger(__name__)
 PATH: Final = "chat/completions"
 RETRY_PAUSE_S: Final = 0.2
 THOUGHTLESS: Final = 8
-"""Answers in a row without thoughts, after which nothing is waited for any more: to wait for thoughts that do
-not come is to wait for the end of the answer."""
+"""Answers in a row without thoughts, after which thoughts are no longer waited for: waiting for thoughts that
+do not come means waiting for the end of the answer."""
 
 DRAIN_S: Final = 0.2
-"""From the end of the answer to that of the stream, after which the connection can be used again."""
+"""Seconds from the end of the answer to the end of the stream, after which the connection can be used
+again."""
 
 
 class BrokenOff(EngineError):
@@ -60,7 +61,8 @@ class ChatEndpoint(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """A model's manners. `timeout_s` is for the first word, all attempts together; `stall_s` between two."""
+    """Settings of a model's requests. `timeout_s`: until the first word, all attempts together; `stall_s`:
+    between two words."""
 
     temperature: float | None = None
     max_tokens: int | None = None
@@ -68,7 +70,7 @@ class ChatSettings:
     stall_s: float = 4.0
 
     def body(self, model: str, messages: Sequence[Message]) -> dict[str, Any]:
-        """Gives the body of a request, without `stream` and tools."""
+        """Returns the body of a request, without `stream` and tools."""
         body: dict[str, Any] = {"model": model, "messages": list(messages)}
         if self.temperature is not None:
             body["temperature"] = self.temperature
@@ -88,8 +90,8 @@ class ChatModel:
 
 class _Patience:
     """How long the words of one answer are waited for: `first_s` for the first, `thinking_s` where the model
-    is seen to think. Pings, chunks with nothing in them, and thoughts are no words: many servers send them
-    while the model behind them hangs, and the caller hears none of them."""
+    is seen to think. Pings, empty chunks and thoughts are no words: many servers send them while the model
+    behind them hangs, and the caller hears none of them."""
 
     __slots__ = ("_asked", "_heard", "_name", "_since", "_stall_s", "_thinking_s", "first_s")
 
@@ -99,7 +101,7 @@ class _Patience:
         self._thinking_s = thinking_s
         self._stall_s = stall_s
         self._asked = self._since = asyncio.get_running_loop().time()
-        self._heard = 0  # how much of the answer has come
+        self._heard = 0  # characters of the answer so far
 
     async def next(self, events: AsyncIterator[str], *, heard: int, thinks: bool) -> str:
         """The next event. Raises TimeoutError where that takes too long, `EngineError` for none."""
@@ -175,14 +177,15 @@ class Chat:
         raise failed
 
     def _gets_over(self, failed: EngineError, until: float) -> bool:
-        """Whether another attempt makes sense, and can still have the words by `until`."""
+        """Whether another attempt makes sense, and can still bring the words by `until`."""
         if len(self._models) == 1 and not failed.retryable:
             return False
         return asyncio.get_running_loop().time() + self._pause_s < until
 
     def _patience(self, model: ChatModel, until: float) -> _Patience:
-        """A model that thinks has the time of all attempts where another would only begin the thought anew.
-        Where somebody else can be asked, who may have the words at once, it has its share."""
+        """Returns the time for one attempt. The last model may think for all the time that is left, since
+        another attempt would begin the thought anew; one before it has its share, since the next may have the
+        words at once."""
         left_s = until - asyncio.get_running_loop().time()
         first_s = min(self._first_s, left_s)
         thinking_s = left_s if model is self._models[-1] else first_s
@@ -191,7 +194,7 @@ class Chat:
     async def _guarded(
         self, model: ChatModel, body: Mapping[str, Any], completion: Completion, patience: _Patience
     ) -> AsyncGenerator[str, None]:
-        """The words, and to the guard what became of the request."""
+        """Yields the words, and tells the guard how the request ended."""
         asked = asyncio.get_running_loop().time()
         begun = False
         try:
@@ -234,9 +237,10 @@ class Chat:
             yield rest
 
     def _note_thought(self, model: ChatModel, thought: bool) -> None:
-        """Whether an answer brought the end of thoughts that had no beginning: the model's template holds the
-        mark for that, and its server does not part them from the words. The first such answer was heard with
-        its thoughts; the next ones wait for their end, until some have had none."""
+        """Notes whether an answer had the end of thoughts without their beginning: the model's template holds
+        the beginning, and its server does not separate thoughts from words. The first such answer is heard
+        with its thoughts; later ones are held back until their thoughts end, until `THOUGHTLESS` answers in a
+        row have had none."""
         since = self._since_thought[model]
         if thought and since >= THOUGHTLESS:
             log.warning("model thinks aloud, its server should part thoughts from words")
@@ -258,7 +262,7 @@ class Chat:
                     body = replace(self.settings, max_tokens=None).body(model.name, messages) | extra
                     content = _content(await model.endpoint.post_json(PATH, body, timeout_s=left_s))
             except EngineTimeout as error:
-                model.guard.given_up(0.0)  # a long text for which nobody waited: callers are answered in time
+                model.guard.given_up(0.0)  # a long text that no caller waits for
                 failed = error
             except EngineError as error:
                 model.guard.failed(error)
@@ -276,8 +280,8 @@ class Chat:
 
 
 def _admitted(models: Sequence[ChatModel]) -> Iterator[ChatModel]:
-    """The models that are not left alone; the last one always is asked, because nobody answers in its
-    place."""
+    """Yields the models whose breakers admit a request; the last one in any case, because no other can answer
+    in its place."""
     for place, model in enumerate(models, 1):
         if model.guard.admits(always=place == len(models)):
             yield model

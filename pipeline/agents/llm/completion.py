@@ -1,9 +1,8 @@
-"""One streamed answer of a chat model, put together from its chunks: sans I/O, bounded, trusting nothing.
+"""Assembles one streamed answer of a chat model from its chunks: sans I/O, bounded, trusting nothing.
 
-The shape is OpenAI's `chat.completion.chunk`; the deviations of servers that imitate it are borne: calls
+The shape is OpenAI's `chat.completion.chunk`. Deviations of servers that imitate it are accepted: calls
 without an index or all with the same one, indices that begin with 1, calls that come whole, names and ids in
-every fragment, a `message` in the place of a `delta`, content in parts.
-"""
+every fragment, a `message` in place of a `delta`, content in parts."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from pipeline.errors import EngineError
 from pipeline.net.untrusted import NotJson, read_json
 
 MAX_TEXT: Final = 16_000  # characters of one answer: about fifteen minutes of speech
-MAX_CALLS: Final = 16  # of one answer; further ones are not heard
-MAX_ARGUMENTS: Final = 8_000  # characters of one call's
+MAX_CALLS: Final = 16  # calls of one answer; further ones are ignored
+MAX_ARGUMENTS: Final = 8_000  # characters of one call's arguments
 
 
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
@@ -31,8 +30,8 @@ class _Call:
     arguments: str = ""
 
     def is_followed_by(self, identity: str, name: str) -> bool:
-        """Whether a fragment for the place of this call is the first one of another. A server that gives ids
-        gives every call one; of others a second name behind whole arguments tells."""
+        """Whether a fragment for this call's place begins another call. A server that gives ids gives every
+        call one; without ids a second name after complete arguments shows it."""
         if identity or self.identity:
             return bool(self.identity and identity) and identity != self.identity
         return bool(name and self.name) and _is_whole(self.arguments)
@@ -83,7 +82,7 @@ class Completion:
         return bool(self._calls)
 
     def calls(self) -> list[ToolCall]:
-        """The calls of the whole answer, in order. Their ids are the server's, not always one for each."""
+        """Returns the calls of the whole answer, in order. Their ids are the server's, and may repeat."""
         return [ToolCall(call.identity, call.name, call.arguments) for call in self._calls]
 
     def _take_text(self, content: str) -> str:
@@ -108,7 +107,7 @@ class Completion:
             raise EngineError("the model's call of a tool is too long", retryable=False)
 
     def _call(self, index: object, identity: str, name: str) -> _Call | None:
-        """The call that a fragment belongs to; None for one too many."""
+        """Returns the call that a fragment belongs to; None beyond `MAX_CALLS`."""
         if isinstance(index, int) and not isinstance(index, bool):
             place = self._places.get(index)
         else:
@@ -126,7 +125,8 @@ class Completion:
 
 
 def _choice(data: str) -> Mapping[str, Any] | None:
-    """The first choice of a chunk, None for one that has none (usage, a keep-alive)."""
+    """Returns the first choice of a chunk, None for a chunk without choices (usage, a keep-alive). Raises
+    `EngineError`."""
     try:
         chunk = read_json(data)
     except NotJson:
@@ -144,7 +144,7 @@ def _choice(data: str) -> Mapping[str, Any] | None:
 
 
 def _plain(content: object) -> str:
-    """The words of a content, which may be a list of parts: text, and thoughts that are not said."""
+    """Returns the words of a content, which may be a list of parts: text, and thoughts that are not said."""
     if isinstance(content, list):
         parts = [part for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
         return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))

@@ -1,4 +1,4 @@
-"""The caller's permission for what a tool is about to do: asked and understood by us, not by the model."""
+"""The caller's permission for a tool: asked for and understood by this code, not by the model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pipeline.text.fold import folded, plain_words
 from pipeline.text.templates import PLACEHOLDER, placeholders
 
 MAX_VALUE: Final = 200
-"""Most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to what
-they have not heard."""
-_YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # no word of any caller's
+"""The most characters of one argument that is read to the caller. A longer one is refused: nobody agrees to
+what they have not heard."""
+_YES: Final = "\N{WHITE HEAVY CHECK MARK}"  # never said by a caller
 
 
 def _phrases(listed: str) -> tuple[str, ...]:
-    """Folded, the longest first."""
+    """Returns a comma-separated list as folded phrases, the longest first."""
     return tuple(sorted((folded(phrase.strip()) for phrase in listed.split(",")), key=len, reverse=True))
 
 
@@ -40,7 +40,7 @@ _AGREEMENT: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What says yes by itself."""
+"""Phrases that agree by themselves, by language."""
 
 _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -54,7 +54,7 @@ _COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""What may stand beside it."""
+"""Phrases of politeness that may stand beside an agreement, by language."""
 
 _NOT_ECHOED: Final = frozenset(
     _phrases(
@@ -63,14 +63,14 @@ _NOT_ECHOED: Final = frozenset(
         "لكن, ما, ماذا, من, متى, أين, كيف, كم, لا, ليس, غير"
     )
 )
-"""Words of our question that turn an answer into something else."""
+"""Words of the question that would turn an answer into something else, and so do not count as an echo."""
 
 _UNCLEAR: Final = frozenset({"yeah right"})
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A tool that waits for the caller's yes, with the arguments that the caller was told of."""
+    """A tool that waits for the caller's yes, with the arguments that were read to the caller."""
 
     tool: Tool
     arguments: Mapping[str, Any]
@@ -78,20 +78,20 @@ class Pending:
 
 
 def question(template: str, arguments: Mapping[str, Any]) -> str:
-    """What the caller is asked: `{{name}}` in the template is an argument."""
+    """Returns the question to the caller: `{{name}}` in the template is an argument."""
     return PLACEHOLDER.sub(lambda mark: _read_out(arguments.get(mark[1], "")), template)
 
 
 def unreadable(template: str, arguments: Mapping[str, Any]) -> list[str]:
-    """The arguments in the question that are too long to be read out."""
+    """Returns the arguments in the question that are too long to be read out."""
     named = dict.fromkeys(placeholders(template))
     return [name for name in named if len(_read_out(arguments.get(name, ""))) > MAX_VALUE]
 
 
 def agrees(text: str, language: str, asked: str = "") -> bool:
     """Whether the caller's words are a yes and nothing else: words that agree, politeness, and after them
-    words of the question that was `asked`. All else is none, and the caller is asked again: a yes-word stands
-    in "okay can you repeat that" too."""
+    words of the question that was `asked`. Any other words are not, and the caller is asked again: "okay can
+    you repeat that" contains a yes-word too."""
     said = folded(plain_words(text))
     if said in _UNCLEAR:
         return False
@@ -106,7 +106,7 @@ def agrees(text: str, language: str, asked: str = "") -> bool:
 
 @cache
 def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of the phrases, as whole words."""
+    """Returns a pattern for any of the phrases, as whole words."""
     return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, phrases))})(?!\S)" if phrases else r"(?!)")
 
 

@@ -1,12 +1,11 @@
-"""One call of a language-model agent: what happened goes to the model, what it says goes to the voice.
+"""One call of a language-model agent: events go to the model, its words to the voice.
 
-The answer is made in a task that runs a little ahead of the voice, so that a tool is under way while the
-words before it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
+The answer is made in a task that runs a little ahead of the voice, so that a tool runs while the words before
+it are still being said. Closing the iterator (the caller goes on, or interrupts) ends the task.
 
 What the caller says, what tools answer and what the customer's systems know of the caller are data: they
-stand in messages of the roles user and tool, never in the system's. What may be done is decided by the
-configuration and by the code around the model; a model that obeys whoever spoke last gains nothing by it.
-"""
+stand in messages of the roles user and tool, never in the system's. The configuration and the code around the
+model decide what may be done; a model that obeys whoever spoke last gains nothing by it."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
 
 AHEAD: Final = 64
-"""Most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
+"""The most acts that may wait for the voice: a long answer. Beyond that the model's stream waits."""
 
 UNHEARD: Final = 2
 """How many words of a question the caller may leave unheard by talking over it and still answer it."""
@@ -48,6 +47,7 @@ UNHEARD: Final = 2
 OPENED: Final = "[The caller is on the line. You speak first.]"
 SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
+DOUBTFUL: Final = "[This may not be what the caller said: ask whether it is right.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,21 @@ class _Asked:
 
 
 class LlmConversation:
-    """The conversation of one call. `said`: what the caller has heard already, from the script before this
+    """The conversation of one call. `said`: what the caller has already heard from the script before this
     agent."""
 
-    def __init__(self, mind: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
-        self._mind = mind
+    def __init__(self, spec: LlmAgentSpec, context: AgentContext, *, said: str = "") -> None:
+        self._spec = spec
         self._context = context
         self._state = State(
-            History(max_turns=mind.history_turns, max_tokens=mind.history_tokens),
-            Budget(mind.limits),
+            History(max_turns=spec.history_turns, max_tokens=spec.history_tokens),
+            Budget(spec.limits),
             context.language,
             {**context.variables, **metadata_values(context.metadata)},
             context.call_id,
         )
         self._before = _Asked()  # what was asked of the caller before their last words
-        self._opening = opening_messages(mind.prompt, context)
+        self._opening = opening_messages(spec.prompt, context)
         if said:
             self._was_said(said, said)
 
@@ -85,30 +85,30 @@ class LlmConversation:
             yield self._greet()
             return
         acts: asyncio.Queue[Queued] = asyncio.Queue(AHEAD)
-        answer = Answer(self._mind, self._state, self._take_in(event), acts, messages=self._messages)
+        answer = Answer(self._spec, self._state, self._take_in(event), acts, messages=self._messages)
         task = asyncio.create_task(answer.run())
         try:
             while (act := await acts.get()) is not None:
                 if isinstance(act, Exception):
                     raise act
                 yield act
-                if isinstance(act, SwitchLanguage):  # it is done: a guess that was wrong never comes here
+                if isinstance(act, SwitchLanguage):  # done for certain: acts of a wrong guess never come here
                     self._state.language = act.language
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     def report(self) -> AgentReport:
-        """Gives the disposition and the noted facts and numbers, masked where configured."""
+        """Returns the disposition and the noted facts and numbers, masked where configured."""
         notes = self._state.notes
-        numbers = shown(self._mind.policy.asks, self._state.given)
+        numbers = shown(self._spec.policy.asks, self._state.given)
         return AgentReport(disposition=notes.disposition, answers=notes.facts | numbers)
 
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
-        """Gives `report`, with the fields of the extraction schema where one is configured. Raises
+        """Returns `report`, with the fields of the extraction schema where one is configured. Raises
         `EngineError`."""
-        report, settings = self.report(), self._mind.extract
-        return report if settings is None else await extract(self._mind.chat, settings, transcript, report)
+        report, settings = self.report(), self._spec.extract
+        return report if settings is None else await extract(self._spec.chat, settings, transcript, report)
 
     # Events -------------------------------------------------------------------------------------------------
 
@@ -136,6 +136,7 @@ class LlmConversation:
                 pending is not None
                 and unheard <= UNHEARD
                 and not event.keyed
+                and not event.doubtful
                 and agrees(event.text, state.language, pending.question)
             ):
                 granted = pending
@@ -144,11 +145,14 @@ class LlmConversation:
         told, say = _told(event), ""
         if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
             told, say = self._read(state.wanted, event, told)
+        if isinstance(event, UserSaid) and event.text and event.doubtful:
+            told = f"{told} {DOUBTFUL}"
         settled = event.settled if isinstance(event, UserSaid) else None
         return Turn(state.history.begin(told), say, granted, settled)
 
     def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:
-        """What the model is told of an answer to a question for a number, and what is said without it."""
+        """Reads an answer to a question for a number; returns what the model is told of it, and what is said
+        without the model."""
         reading = read_answer(wanted, event, told, self._state.language)
         self._state.wanted = reading.wanted
         if reading.value:
@@ -156,7 +160,8 @@ class LlmConversation:
         return reading.told, reading.say
 
     def _catch_up(self, event: AgentEvent) -> int:
-        """How many words of the last answer the caller did not hear."""
+        """Cuts the history to what the caller heard; returns how many words of the last answer the caller did
+        not hear."""
         state = self._state
         if isinstance(event, UserSaid) and event.continues:
             acted, before = state.history.undo(), self._before
@@ -173,7 +178,7 @@ class LlmConversation:
 
 
 def _told(event: AgentEvent) -> str:
-    """What the model is told of an event."""
+    """Returns what the model is told of an event."""
     match event:
         case UserSaid(text=text, keyed=keyed):
             pressed = f"[The caller pressed the keys {keyed}.] " if keyed else ""

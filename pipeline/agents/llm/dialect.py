@@ -1,8 +1,7 @@
-"""The dialect of the chat API that one model's server takes, learned from its refusals.
+"""The dialect of the chat API of one model's server, learned from its refusals.
 
 Reasoning models need `max_completion_tokens` where all others know `max_tokens`, and refuse a `temperature`
-(OpenAI, Azure). Neither the name of a model nor that of its server tells.
-"""
+(OpenAI, Azure). Neither a model's name nor its server's shows which."""
 
 from __future__ import annotations
 
@@ -86,11 +85,11 @@ def _now() -> float:
 
 
 def _unsupported(refusal: EngineRefused, body: Mapping[str, Any]) -> frozenset[str]:
-    """What can be put otherwise of what was refused."""
+    """Returns the refused fields for which `INSTEAD` has a replacement."""
     return refusal.unsupported & INSTEAD.keys() & body.keys()
 
 
 def _put(body: Mapping[str, Any], unknown: frozenset[str]) -> dict[str, Any]:
-    """`body` without what the server does not know."""
+    """Returns `body` with the fields that the server does not know replaced or left out."""
     put = {name: value for name, value in body.items() if name not in unknown}
     return put | {INSTEAD[name]: body[name] for name in unknown & body.keys() if INSTEAD[name]}

@@ -1,13 +1,13 @@
-"""Numbers that a language-model agent asks for: by voice or by key, put together by us and not by the model.
+"""Numbers that a language-model agent asks for, by voice or by key, assembled by this code and not by the
+model.
 
-The model chooses when to ask, for which of the configured numbers, and in which words. How long a number is,
-which key ends it and who may see it are the configuration's. While one is wanted, everything that the caller
-says and keys is looked at here before the model is told of it.
+The model chooses when to ask, for which of the configured numbers, and in which words. The configuration says
+how long a number is, which key ends it and who may see it. While a number is wanted, everything that the
+caller says and keys is read here before the model gets it.
 
-A masked number stays here: neither the model nor who runs it sees the digits, so nothing that the model is
-talked into can give them away. It is told that they are there, and tools get them from the `fixed` fields of
-their configuration. Words with digits in them that do not make the number are kept back too.
-"""
+A masked number stays here: neither the model nor its operator sees the digits, so nothing that the model is
+talked into can give them away. The model is told that the number was given, and tools get it from the `fixed`
+fields of their configuration. Words with digits that do not make the number are withheld too."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pipeline.agent import Expect, UserKeyed, UserSaid
+from pipeline.agents.llm.table import LlmAsk
 from pipeline.agents.script.position import SHOWN_OF
 from pipeline.speech import Expected
 from pipeline.text.fold import plain_words
@@ -32,24 +33,11 @@ SHORTEST: Final = 4
 """Fewest digits of a masked number that is concealed in the answers of tools."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """A number that the model may ask for. `digits` 0: however many come at once. `terminator` and
-    `key_timeout_s` are those of `Expected`; `mask`: nobody sees it."""
-
-    name: str
-    description: str
-    digits: int = 0
-    terminator: str = "#"
-    key_timeout_s: float = 0.0
-    mask: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A number that the caller has been asked for, and the part of it that was given."""
 
-    ask: Ask
+    ask: LlmAsk
     part: str = ""
     tries: int = TRIES
 
@@ -104,7 +92,7 @@ def concealed(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def shown(asks: Mapping[str, Ask], given: Mapping[str, str]) -> dict[str, str]:
+def shown(asks: Mapping[str, LlmAsk], given: Mapping[str, str]) -> dict[str, str]:
     """Gives the numbers that were given, masked where configured: for records."""
     return {name: MASK if asks[name].mask else value for name, value in given.items()}
 
@@ -122,7 +110,7 @@ def _known(wanted: Wanted, event: UserSaid | UserKeyed, language: str) -> str:
     )
 
 
-def _given(ask: Ask, value: str, told: str) -> str:
+def _given(ask: LlmAsk, value: str, told: str) -> str:
     if not ask.mask:
         return f"{told} [{ask.name}: {value}]"
     end = f" It ends in {value[-4:]}." if len(value) >= SHOWN_OF else ""

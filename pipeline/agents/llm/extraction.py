@@ -29,8 +29,8 @@ what was not said; do not guess."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractSettings:
-    """The fields to extract. `goal` names the boolean field that says whether the call reached its goal,
-    `disposition` and `summary` the text fields for those places of the analysis; "" for none."""
+    """The fields to extract. `goal`: the boolean field that says whether the call reached its goal;
+    `disposition` and `summary`: the text fields for those places of the analysis; "" for none."""
 
     schema: Schema
     goal: str = ""

@@ -1,9 +1,8 @@
 """The messages that tell a model the conversation so far, as the caller heard it.
 
-An answer that was cut short is cut here at the word where the caller stopped hearing it; one that was thrown
-away unheard is left out, unless a tool of it has changed something. The oldest exchanges are forgotten when
-the limits are reached, whole: a tool's result never stands without its call.
-"""
+An answer that was interrupted is cut at the last word that the caller heard. One that nobody heard is left
+out, unless one of its tools has changed something. The oldest exchanges are dropped at the limits, each as a
+whole: a tool's result never stands without its call."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ BYTES_A_TOKEN: Final = 3
 """UTF-8 bytes: low for English (four) and about right for Arabic, so that the limit holds for both."""
 
 SHORTEST_RESULT: Final = 300
-"""Bytes of a tool's result that are told however long everything is."""
+"""Bytes of a tool's result that are sent however long the messages are."""
 
 CUT: Final = " [cut]"
 
@@ -28,7 +27,7 @@ UNFINISHED: Final = '{"error": "not finished when the caller spoke; whether it w
 
 _WORD: Final = re.compile(r"\w+")
 _LOOK_AHEAD: Final = 2
-"""Words that a voice may have written otherwise than the text it was given."""
+"""Words that a voice may have written differently from the text it was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of text given to the voice: `text` as the model wrote it, `spoken` as it is said."""
+    """A piece of text for the voice: `text` as the model wrote it, `spoken` as it is said."""
 
     text: str
     spoken: str
@@ -50,14 +49,14 @@ class Segment:
 
 @dataclass(slots=True)
 class Round:
-    """One answer of the model: words, calls, and the results of those."""
+    """One answer of the model: its words, its tool calls, and their results."""
 
     segments: list[Segment] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
 
     def messages(self) -> Iterator[Message]:
-        """Gives the round as messages of the chat API."""
+        """Yields the round as messages of the chat API."""
         content = " ".join(segment.text for segment in self.segments)
         if not content and not self.calls:
             return
@@ -80,7 +79,7 @@ class Exchange:
     acted: bool = False
 
     def messages(self) -> Iterator[Message]:
-        """Gives the exchange as messages of the chat API."""
+        """Yields the exchange as messages of the chat API."""
         if self.user is not None:
             yield {"role": "user", "content": self.user}
         for each in self.rounds:
@@ -88,7 +87,8 @@ class Exchange:
 
 
 class History:
-    """The exchanges of one call. Messages are made of at most `max_turns` of them and about `max_tokens`."""
+    """The exchanges of one call. Messages are made of at most `max_turns` of them, and of about
+    `max_tokens`."""
 
     __slots__ = ("_exchanges", "_max_tokens", "_max_turns")
 
@@ -105,8 +105,8 @@ class History:
         return exchange
 
     def undo(self) -> bool:
-        """Removes the last exchange, whose event was half of the caller's turn and whose answer nobody heard.
-        True if a tool of it changed something: then the exchange is kept, without its words."""
+        """Removes the last exchange: its event was half of the caller's turn, and nobody heard its answer.
+        True if one of its tools changed something: then the exchange is kept, without its words."""
         if not self._exchanges:
             return False
         last = self._exchanges[-1]
@@ -131,7 +131,7 @@ class History:
         return total - heard
 
     def messages(self) -> list[Message]:
-        """Gives the messages for the next request, oldest first."""
+        """Returns the messages for the next request, oldest first."""
         kept: list[list[Message]] = []
         budget = self._max_tokens
         for exchange in reversed(self._exchanges):
@@ -150,8 +150,8 @@ def _words(text: str) -> list[str]:
 
 
 def _follow(said: list[str], heard: list[str]) -> int:
-    """How many of the words `said` were heard. Words that the caller heard and the model did not write (a
-    filler) are passed over."""
+    """Returns how many of the words `said` were heard. Words that the caller heard and the model did not
+    write (a filler) are skipped."""
     place = 0
     for word in heard:
         ahead = said[place : place + 1 + _LOOK_AHEAD]
@@ -161,7 +161,7 @@ def _follow(said: list[str], heard: list[str]) -> int:
 
 
 def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
-    """The segments up to that word, and how many words are left for later ones."""
+    """Returns the segments up to that word, and how many words are left for later ones."""
     kept: list[Segment] = []
     for segment in segments:
         places = list(_WORD.finditer(segment.spoken))
@@ -178,7 +178,7 @@ def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
 
 def _shorten(messages: list[Message], budget: int) -> None:
     """Cuts the results of tools, the oldest first, until the messages are within the budget or nothing is
-    left to cut: the exchange that is going on is told in any case."""
+    left to cut: the exchange in progress is sent in any case."""
     over = sum(_tokens(message) for message in messages) - budget
     for place, message in enumerate(messages):
         if over > 0 and message["role"] == "tool":
@@ -203,7 +203,7 @@ def _call_message(call: ToolCall) -> Message:
 
 
 def _object(arguments: str) -> str:
-    """Arguments as servers want to see them again: JSON, whatever the model wrote."""
+    """Returns arguments as the servers take them back: JSON, whatever the model wrote."""
     try:
         return arguments if isinstance(read_json(arguments), dict) else "{}"
     except NotJson:

@@ -11,16 +11,16 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
+from pipeline.agents.llm.table import LlmTool
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
+from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient
 from pipeline.text.templates import fill
 
-METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 IN_QUERY: Final = frozenset(("GET", "DELETE"))
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -28,25 +28,13 @@ _APART: Final = re.compile(r"[/\\;%?#\0]")
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpToolSettings:
-    """The endpoint of a tool. `fixed` are fields that the call's variables (`"{{customer_id}}"`) and its
-    metadata (`"{{metadata.order}}"`) fill: they go where the arguments go, and no argument may have their
-    name."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    fixed: Mapping[str, str] = field(default_factory=dict)
-
-
 def metadata_values(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Gives the values of `{{metadata.name}}` in `fixed`: each field of the call's metadata, as text."""
+    """Returns the values of `{{metadata.name}}` in `fixed`: each field of the call's metadata, as text."""
     return {f"metadata.{name}": _text(value) for name, value in metadata.items()}
 
 
 def url_problems(url: str, spec: ToolSpec) -> list[str]:
-    """Lists the problems of a URL template for `spec`."""
+    """Returns the problems of a URL template for `spec`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         return ["must be a URL that begins with http:// or https://, without a user name"]
@@ -64,19 +52,21 @@ def url_problems(url: str, spec: ToolSpec) -> list[str]:
 
 
 class HttpTool:
-    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call."""
+    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call. Its `fixed` fields, which
+    the call's variables (`"{{customer_id}}"`) and its metadata (`"{{metadata.order}}"`) fill, go where the
+    arguments go, and no argument may have their name."""
 
-    def __init__(self, spec: ToolSpec, settings: HttpToolSettings, web: HttpClient) -> None:
+    def __init__(self, spec: ToolSpec, settings: LlmTool, web: HttpClient) -> None:
         self.spec = spec
         self._settings = settings
         self._web = web
 
     async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-        """The body of a 2xx answer. Raises `ToolFailed`."""
+        """Sends the request; returns the body of a 2xx answer. Raises `ToolFailed`."""
         settings = self._settings
         url, rest = self._url(arguments)
         rest |= {name: fill(text, variables) for name, text in settings.fixed.items()}
-        headers = {"Accept": "application/json", **settings.headers}
+        headers = {"Accept": "application/json", **revealed(settings.headers)}
         body = None
         if settings.method in IN_QUERY:
             query = urlencode({name: _text(value) for name, value in rest.items()})
@@ -93,7 +83,7 @@ class HttpTool:
         return _result(answer)
 
     def _url(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The URL, and the arguments that are not in it."""
+        """Returns the URL, and the arguments that are not in it."""
         parts = urlsplit(self._settings.url)
         placed = set(_PLACE.findall(parts.path))
         path = _PLACE.sub(lambda mark: _segment(arguments[mark[1]]), parts.path)
@@ -102,8 +92,9 @@ class HttpTool:
 
 
 def _segment(value: object) -> str:
-    """An argument as one segment of a path and no more. Raises `ToolFailed`, also for what another server
-    might take for the way up: proxies decode slashes, and Java's servers drop what follows a semicolon."""
+    """Returns an argument as exactly one segment of a path. Raises `ToolFailed`, also for text that another
+    server might take for a parent directory: proxies decode slashes, and Java's servers drop what follows a
+    semicolon."""
     text = _text(value)
     parts = [part.strip() for part in _APART.split(unquote(unicodedata.normalize("NFKC", text)))]
     if not text.strip() or len(text) > 200 or "." in parts or ".." in parts:
@@ -116,7 +107,7 @@ def _text(value: object) -> str:
 
 
 def _result(answer: HttpAnswer) -> str:
-    text = answer.body.decode("utf-8", "replace")  # cut by who masks it: not in the middle of a number
+    text = answer.body.decode("utf-8", "replace")  # cut after masking: not in the middle of a number
     if not 200 <= answer.status < 300:
         raise ToolFailed(f"answered {answer.status}: {text}")
     return text

@@ -11,7 +11,7 @@ import unicodedata
 from typing import Final
 
 MAX_HELD: Final = 300
-"""Characters: a bracket that is not closed after so many is a bracket, not the start of markup."""
+"""Characters after which an open bracket is a bracket, not the start of markup."""
 
 _TAGS: Final = (
     "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad|tool_call|tool_calls"
@@ -36,7 +36,7 @@ _HIDDEN_OPEN: Final = re.compile(
 _PERHAPS: Final = re.compile(r"(?:<\|(?:start|channel)\|>\w{0,20}|\{\s{0,9}(?:\"\w{0,40}(?:\"\s{0,9})?)?)\Z")
 _LONGEST_MARK: Final = 20
 _AT_ONCE: Final = 500
-"""Characters: what is looked for to the end of a text takes time by its square."""
+"""Characters searched at once: the time of a search to the end of the text grows with its square."""
 _THOUGHT: Final = re.compile(r"</(?:think|thinking|thought|thoughts|reasoning)>", re.IGNORECASE)
 _TAG: Final = re.compile(
     r"</?[A-Za-z][^<>]{0,300}>|<\|(?:start|channel)\|>\w{0,20}|<[|｜][^<>|｜]{0,60}[|｜]>"
@@ -52,18 +52,18 @@ _ADDRESS: Final = re.compile(r"<(https?://[^\s<>]{1,300}|(?:mailto:)?[^\s<>@]{1,
 _ENTITY: Final = re.compile(r"&(?:[a-z]{2,8}|#\d{1,6});")
 _CELLS: Final = re.compile(r"[ \t]*\|[ \t|:-]*")
 _KEY: Final = r"(?<=\s)\*(?=[ \t]\w|[.,;!?)]|\Z)"
-"""The key of a telephone; a bullet is gone by then."""
+"""The key of a telephone; bullets have been removed before."""
 _LOOSE: Final = re.compile(r" (?=[.,;:!?](?:\s|\Z))")
 _EMPHASIS: Final = re.compile(rf"(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])|~~+|~(?!\d)|(?!{_KEY})[*`]+")
 _JOINERS: Final = frozenset("\u200d\ufe0e\ufe0f\u20e3")
 
 
 class MarkupGate:
-    """Lets a stream of text through once it is certain that it is not part of something that is not said.
+    """Passes a stream of text on, without parts that are not said, such as thoughts and tool calls.
 
-    What is hidden is dropped, also when it is never closed; a tag or a link waits for its end. `thinks`: the
-    model is known to begin with thoughts and to mark their end only, so that all waits for that.
-    `has_thought` is True once such an end has come."""
+    A hidden part is dropped, also when it is never closed; text that may begin a tag or a link waits for its
+    end. `thinks`: the model is known to begin with thoughts and to mark only their end, so that all text
+    waits for that mark. `has_thought`: such a mark has come."""
 
     __slots__ = ("_held", "_waits", "has_thought")
 
@@ -74,11 +74,11 @@ class MarkupGate:
 
     @property
     def is_hiding(self) -> bool:
-        """Whether the next text belongs to a hidden part that was begun and has not ended."""
+        """Whether the next text belongs to a hidden part that has not ended."""
         return bool(self._held) and (self._waits or _HIDDEN_OPEN.match(self._held) is not None)
 
     def feed(self, text: str) -> str:
-        """Takes more of the stream; returns the text that may go on."""
+        """Takes more of the stream; returns the text that may be said."""
         return "".join(self._feed(text[at : at + _AT_ONCE]) for at in range(0, len(text), _AT_ONCE))
 
     def _feed(self, text: str) -> str:
@@ -93,7 +93,7 @@ class MarkupGate:
         cut = self._certain()
         out, self._held = self._held[:cut], self._held[cut:]
         opened = _HIDDEN_OPEN.match(self._held)
-        if opened:  # only its ends matter any more
+        if opened:  # only the end of the hidden part matters from here on
             self._held = self._held[: opened.end()] + self._held[opened.end() :][-60:]
         return _without_tags(out)
 
@@ -137,8 +137,8 @@ def _without_tags(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """A piece of text as it is said: without marks of Markdown, emoji and control characters; "" where
-    nothing is left to say."""
+    """Returns a piece of text as it is said: without Markdown, emoji and control characters; "" where nothing
+    is left to say."""
     text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), _NOTE.sub("", text))
     text = _NUMBERED.sub(r"\1, ", _LINE_MARK.sub("", text))
     text = "\n".join(_CELLS.sub(", ", line.strip(" \t|")) for line in text.split("\n"))

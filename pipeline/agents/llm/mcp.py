@@ -1,9 +1,8 @@
 """Tools of an MCP server over streamable HTTP (Model Context Protocol, revision 2025-06-18), as a client.
 
-Only what a call needs: initialize, tools/list, tools/call. The server is somebody else's: a tool that the
-configuration does not name is not offered, its schema is checked before it is used, its hints about itself
-are not believed, and its results are data.
-"""
+Implements what a call needs: initialize, tools/list, tools/call. The server is not trusted: a tool that the
+configuration does not name is not offered, schemas are checked before use, a tool's hints about itself are
+ignored, and its results are data."""
 
 from __future__ import annotations
 
@@ -12,11 +11,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmMcp
 from pipeline.agents.llm.tools import Tool, ToolFailed, ToolSpec
+from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient, IsWhole
 from pipeline.net.sse import EventReader
@@ -30,29 +30,16 @@ RETRY_S: Final = 15.0
 MAX_PAGES: Final = 20
 _LIST: Final = "tools/list"
 _FORGOTTEN: Final = frozenset({400, 404})
-"""Answers to a session that there is not: 404 by the specification, 400 from many servers."""
+"""Statuses for an unknown session: 404 by the specification, 400 from many servers."""
 _REVISION: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _CLIENT: Final = {"name": "openline-mediaserver", "version": "1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpSettings:
-    """An MCP server and the tools used of it. `tools`: their names. `reads`: those that change nothing.
-    `asks`: the question to the caller before a tool."""
-
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    tools: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    asks: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 8.0
-    max_calls: int = 5
-
-
 class McpServer:
-    """One MCP server; its session is shared by all calls. `tools`: those it offers and the settings name."""
+    """One MCP server, whose session is shared by all calls. `tools`: those that the server offers and the
+    settings name."""
 
-    def __init__(self, settings: McpSettings, web: HttpClient) -> None:
+    def __init__(self, settings: LlmMcp, web: HttpClient) -> None:
         self.settings = settings
         self.tools: Mapping[str, Tool] = {}
         self._web = web
@@ -92,7 +79,7 @@ class McpServer:
                 result = await self._ask("tools/call", params)
             except _SessionOver:  # the server forgot the session before it did anything
                 async with self._opening:
-                    if self._session == session:  # not begun anew by another call meanwhile
+                    if self._session == session:  # unless another call has begun a new session meanwhile
                         await self._initialize()
                 result = await self._ask("tools/call", params)
         except EngineError as error:
@@ -129,7 +116,7 @@ class McpServer:
 
     async def _tool(self, name: str, entry: Mapping[str, Any]) -> Tool | None:
         settings = self.settings
-        try:  # beside the calls that go on: a large schema takes a while to check
+        try:  # in a thread: a large schema takes a while to check
             schema = await asyncio.to_thread(Schema, entry.get("inputSchema") or {})
             description = str(cleaned(entry.get("description")) or "")[:2000]
         except (ValueError, TypeError) as error:
@@ -140,7 +127,7 @@ class McpServer:
             description=description,
             schema=schema,
             acts=name not in settings.reads,
-            asks=settings.asks.get(name, ""),
+            asks=settings.confirm.get(name, ""),
             timeout_s=settings.timeout_s,
             max_calls=settings.max_calls,
         )
@@ -174,7 +161,7 @@ class McpServer:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": PROTOCOL if begins else self._protocol,
-            **self.settings.headers,
+            **revealed(self.settings.headers),
         }
         if session:
             headers["Mcp-Session-Id"] = session
@@ -196,14 +183,15 @@ class McpServer:
 
 
 class _Awaited:
-    """The answer to a request among the events of a stream, which not every server closes behind it."""
+    """Looks for the answer to a request among the events of a stream, which not every server closes after
+    it."""
 
     def __init__(self, identity: int) -> None:
         self._identity = identity
         self._events = EventReader()
 
     def has_come(self, piece: bytes) -> bool:
-        """Whether it is complete with `piece`."""
+        """Whether the answer is complete with `piece`."""
         return any(map(self._is_it, self._events.feed(piece)))
 
     def _is_it(self, data: str) -> bool:
@@ -217,7 +205,7 @@ class _Awaited:
 
 
 class _SessionOver(EngineError):
-    """The server does not know the session any more (2025-06-18, Session Management)."""
+    """The server no longer knows the session (2025-06-18, Session Management)."""
 
 
 class McpTool:
@@ -238,9 +226,9 @@ def _name(entry: object) -> str:
 
 
 def _messages(answer: HttpAnswer, *, is_list: bool) -> Iterator[Mapping[str, Any]]:
-    """The JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of tools a
-    number or a nesting that is of no use costs the tool that it belongs to. Raises `EngineError` behind the
-    last one where any was no JSON."""
+    """Yields the JSON-RPC messages of an answer: one as JSON, or several as server-sent events. In a list of
+    tools a number or a nesting that cannot be used costs only the tool that has it. Raises `EngineError`
+    after the last message where one was not JSON."""
     text = answer.body.decode("utf-8", "replace")
     documents = [text]
     if answer.headers.get("content-type", "").startswith("text/event-stream"):

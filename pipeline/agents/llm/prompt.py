@@ -20,7 +20,7 @@ from pipeline.text.templates import PLACEHOLDER, placeholders
 log = logging.getLogger(__name__)
 
 MAX_VALUE: Final = 2_000  # characters of one value
-MAX_DATA: Final = 12_000  # characters of them all
+MAX_DATA: Final = 12_000  # characters of all values
 
 HOUSE_RULES: Final = """
 
@@ -34,7 +34,7 @@ Only tools can do things. Never say that something has been done before its tool
 
 
 def opening_messages(prompt: str, context: AgentContext) -> list[Message]:
-    """The messages that stand before every request of one call."""
+    """Returns the messages that stand before every request of one call."""
     missing = sorted(set(placeholders(prompt)) - context.variables.keys())
     if missing:
         log.warning(
@@ -58,8 +58,8 @@ def facts_messages(notes: Notebook) -> list[Message]:
 
 
 def taking_turns(messages: Iterable[Message]) -> list[Message]:
-    """The messages with those of the user that follow one another made one: the templates of Gemma and
-    Mistral refuse two in a row."""
+    """Joins messages of the user that follow one another: the templates of Gemma and Mistral refuse two in a
+    row."""
     told: list[Message] = []
     for message in messages:
         if told and message["role"] == told[-1]["role"] == "user":

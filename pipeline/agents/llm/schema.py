@@ -1,8 +1,7 @@
-"""Arguments and answers that must fit a JSON schema, without the ways in which schemas do harm.
+"""Checks arguments and answers against a JSON schema, without the ways in which schemas do harm.
 
 A schema may come from a customer or from a tool's server: it fetches nothing, its patterns are matched in
-linear time (Rust's `regex`, by way of pydantic), and checking a value against it ends after so many steps.
-"""
+linear time (Rust's `regex`, by way of pydantic), and checking a value ends after `MAX_STEPS` steps."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ MAX_NODES: Final = 1_000
 MAX_NESTING: Final = 48
 MAX_PATTERN: Final = 200
 MAX_STEPS: Final = 2_000
-"""Rules looked at for one value, a tenth of a second at most: references that double at every turn would go
-on for ever."""
+"""Rules checked for one value, a tenth of a second at most: references that double at every turn would go on
+for ever."""
 
 _FORMATS: Final = FormatChecker(("date", "email", "uuid", "ipv4"))
 
@@ -60,8 +59,8 @@ UNCHECKABLE: Final = (
 
 
 class Schema:
-    """A JSON schema of an object. Raises ValueError with the problem of a schema that is refused. Unless it
-    says otherwise, it allows no further properties."""
+    """A JSON schema of an object, without further properties unless it allows them. Raises ValueError for a
+    schema that is refused."""
 
     __slots__ = ("_steps", "_validator", "document")
 
@@ -97,7 +96,7 @@ class Schema:
         return found if isinstance(found, Mapping) else {}
 
     def read(self, text: str) -> dict[str, Any]:
-        """The object that the JSON `text` holds: numbers finite, strings clean. Raises `Misfit`."""
+        """Returns the object in the JSON `text`: numbers finite, strings clean. Raises `Misfit`."""
         try:
             value = read_json(text or "{}")
         except NotJson as reason:
@@ -132,7 +131,7 @@ def _rule(value: object) -> str:
 
 
 def _nodes(node: object) -> Iterator[object]:
-    """Every object and list of a schema, and every value in one."""
+    """Yields every object and list of a schema, and every value in them."""
     yield node
     inner = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
     for each in inner:
@@ -140,7 +139,7 @@ def _nodes(node: object) -> Iterator[object]:
 
 
 def _dangers(document: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema may not hold."""
+    """Yields what a schema holds and may not hold."""
     for node in _nodes(document):
         if not isinstance(node, Mapping):
             continue
@@ -158,7 +157,8 @@ def _patterns(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _compiled(pattern: str) -> _Pattern:
-    """Raises ValueError for one that cannot be matched in linear time (references back, looking around)."""
+    """Compiles a pattern. Raises ValueError for one that cannot be matched in linear time (backreferences,
+    lookaround)."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"pattern: at most {MAX_PATTERN} characters")
     try:

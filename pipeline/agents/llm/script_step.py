@@ -32,7 +32,7 @@ about what comes after. Do not say goodbye: the call goes on without you."""
 class StepAgent:
     """A model that leads one step. `over`: the step has ended; `done`: with success."""
 
-    errand: LlmStep
+    llm_step: LlmStep
     conversation: LlmConversation = field(init=False)
     over: bool = False
     done: bool = False
@@ -40,25 +40,25 @@ class StepAgent:
     turns: int = 0
 
 
-def invite(mind: LlmAgentSpec, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
+def invite(spec: LlmAgentSpec, llm_step: LlmStep, context: AgentContext, said: str) -> StepAgent:
     """Makes the model for a step, after the script has `said` something ("": the model speaks first)."""
-    guest = StepAgent(errand)
-    fields = f"Find out: {', '.join(errand.collect)}.\n" if errand.collect else ""
+    step_agent = StepAgent(llm_step)
+    fields = f"Find out: {', '.join(llm_step.collect)}.\n" if llm_step.collect else ""
     builtins = {
-        name: mind.builtins[name] for name in ("wait", "remember", "ask_digits") if name in mind.builtins
+        name: spec.builtins[name] for name in ("wait", "remember", "ask_digits") if name in spec.builtins
     }
     own = replace(
-        mind,
-        prompt=mind.prompt + _TASK.format(goal=errand.goal, fields=fields),
-        builtins={**builtins, "finish": _finish(guest)},
+        spec,
+        prompt=spec.prompt + _TASK.format(goal=llm_step.goal, fields=fields),
+        builtins={**builtins, "finish": _finish(step_agent)},
         extract=None,
     )
-    guest.conversation = LlmConversation(own, replace(context, greeting=""), said=said)
-    return guest
+    step_agent.conversation = LlmConversation(own, replace(context, greeting=""), said=said)
+    return step_agent
 
 
-def _finish(guest: StepAgent) -> Builtin:
-    collect = guest.errand.collect
+def _finish(step_agent: StepAgent) -> Builtin:
+    collect = step_agent.llm_step.collect
     properties: dict[str, Any] = {name: {"type": "string", "maxLength": MAX_ANSWER} for name in collect}
     properties["outcome"] = {"enum": ["done", "not_possible"]}
     schema = Schema({"properties": properties, "required": ["outcome"]})
@@ -69,7 +69,7 @@ def _finish(guest: StepAgent) -> Builtin:
         done = arguments["outcome"] == "done"
         if done and missing:
             return Effect(None, json.dumps({"error": f"still missing: {', '.join(missing)}"}))
-        guest.over, guest.done, guest.answers = True, done, found
+        step_agent.over, step_agent.done, step_agent.answers = True, done, found
         return Effect(None, json.dumps({"result": "handed back"}), ends=True)
 
     return Builtin(

@@ -1,25 +1,20 @@
-"""Reads the table `[agent.llm]` and collects every problem of it."""
+"""Reads the table `[agent.llm]` and collects every problem in it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-from pydantic import SecretStr, ValidationError
 
 from pipeline.agents.llm.builtin_tools import DEFAULT, Policy
 from pipeline.agents.llm.chat import ChatSettings
-from pipeline.agents.llm.digits import Ask
 from pipeline.agents.llm.extraction import ExtractSettings
-from pipeline.agents.llm.http_tool import IN_QUERY, HttpToolSettings, url_problems
-from pipeline.agents.llm.mcp import McpSettings
+from pipeline.agents.llm.http_tool import IN_QUERY, url_problems
 from pipeline.agents.llm.schema import Schema
-from pipeline.agents.llm.table import LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
-from pipeline.agents.llm.tools import Limits, ToolSpec
-from pipeline.engines.options import IGNORED
-from pipeline.engines.tables import RESOLVED, problem_of
+from pipeline.agents.llm.table import LlmAsk, LlmBudget, LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
+from pipeline.agents.llm.tools import ToolSpec
+from pipeline.engines.tables import read_table
 from pipeline.errors import SettingsRefused
 from pipeline.text.templates import placeholders
 
@@ -27,27 +22,18 @@ Problems = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
-    """A model and its server."""
-
-    base_url: str
-    model: str
-    api_key: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
     """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
 
-    models: tuple[ModelSettings, ...]
+    models: tuple[LlmSettings | LlmFallback, ...]
     prompt: str
     chat: ChatSettings
     policy: Policy
-    limits: Limits
+    limits: LlmBudget
     history_turns: int
     history_tokens: int
-    tools: tuple[tuple[ToolSpec, HttpToolSettings], ...]
-    mcp: tuple[McpSettings, ...]
+    tools: tuple[tuple[ToolSpec, LlmTool], ...]
+    mcp: tuple[LlmMcp, ...]
     extract: ExtractSettings | None
 
     def __repr__(self) -> str:
@@ -57,17 +43,18 @@ class LlmPlan:
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     """The agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused` with
     every problem of a value or, where each value is right, of the table as a whole."""
-    table = {key: value for key, value in settings.items() if key not in IGNORED | {"transfer_targets"}}
-    try:
-        llm = LlmSettings.model_validate(table, context=RESOLVED)
-    except ValidationError as error:
-        raise SettingsRefused("llm", [problem_of(detail) for detail in error.errors()]) from None
+    table = {key: value for key, value in settings.items() if key != "transfer_targets"}
+    llm = read_table("llm", LlmSettings, table)
     problems: Problems = []
     if not llm.prompt.strip():
         problems.append(("prompt", "an agent needs a prompt"))
     policy = _policy(llm, tuple(settings.get("transfer_targets", ())), problems)
+    tools = tuple(
+        (_tool(f"tool[{n}].", each, policy.asks, problems), each) for n, each in enumerate(llm.tools)
+    )
+    _check_mcp(llm.mcp, problems)
     plan = LlmPlan(
-        models=(_model(llm), *map(_model, llm.fallback)),
+        models=(llm, *llm.fallback),
         prompt=llm.prompt,
         chat=ChatSettings(
             temperature=llm.temperature,
@@ -76,22 +63,17 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
             stall_s=llm.stall_s,
         ),
         policy=policy,
-        limits=Limits(**llm.budget.model_dump()),
+        limits=llm.budget,
         history_turns=llm.history_turns,
         history_tokens=llm.history_tokens,
-        tools=tuple(_tool(f"tool[{n}].", each, policy.asks, problems) for n, each in enumerate(llm.tools)),
-        mcp=tuple(_mcp(f"mcp[{n}].", each, problems) for n, each in enumerate(llm.mcp)),
+        tools=tools,
+        mcp=llm.mcp,
         extract=_extract(llm.extract, problems) if llm.extract is not None else None,
     )
     _check_names(plan, problems)
     if problems:
         raise SettingsRefused("llm", problems)
     return plan
-
-
-def _model(model: LlmSettings | LlmFallback) -> ModelSettings:
-    key = model.api_key.get_secret_value() if model.api_key is not None else ""
-    return ModelSettings(base_url=model.base_url, model=model.model, api_key=key)
 
 
 def _policy(llm: LlmSettings, targets: tuple[str, ...], problems: Problems) -> Policy:
@@ -102,7 +84,7 @@ def _policy(llm: LlmSettings, targets: tuple[str, ...], problems: Problems) -> P
         problems.append(("ask", f"{name!r} names more than one number"))
     return Policy(
         builtin=builtin,
-        asks={ask.name: Ask(**ask.model_dump()) for ask in llm.asks},
+        asks={ask.name: ask for ask in llm.asks},
         transfer_targets=targets,
         languages=llm.languages,
         dispositions=llm.dispositions,
@@ -110,9 +92,7 @@ def _policy(llm: LlmSettings, targets: tuple[str, ...], problems: Problems) -> P
     )
 
 
-def _tool(
-    path: str, tool: LlmTool, asks: Mapping[str, Ask], problems: Problems
-) -> tuple[ToolSpec, HttpToolSettings]:
+def _tool(path: str, tool: LlmTool, asks: Mapping[str, LlmAsk], problems: Problems) -> ToolSpec:
     schema = _schema(f"{path}parameters", tool.parameters, problems)
     needs = frozenset(each for text in tool.fixed.values() for each in placeholders(text)) & asks.keys()
     spec = ToolSpec(
@@ -126,19 +106,17 @@ def _tool(
         filler=tool.filler,
         needs=needs,
     )
-    settings = HttpToolSettings(
-        method=tool.method, url=tool.url, headers=_headers(tool.headers), fixed=tool.fixed
-    )
     for each in sorted(each for each in needs if asks[each].mask and tool.method in IN_QUERY):
         problems.append((f"{path}fixed", f"{each!r} is masked: it would stand in the address"))
     problems += [(f"{path}url", problem) for problem in url_problems(tool.url, spec)]
     for clash in sorted(set(tool.fixed) & set(schema.properties)):
         problems.append((f"{path}fixed.{clash}", "is a parameter too: the model would choose it"))
-    return spec, settings
+    return spec
 
 
 def _question(tool: LlmTool, schema: Schema) -> str:
-    """What the caller is asked: `confirm` is true for a question made of the tool itself, or the question."""
+    """Returns the question to the caller: `confirm` itself, or one made of the tool's description where
+    `confirm` is true; "" for none."""
     if isinstance(tool.confirm, str):
         return tool.confirm
     if not tool.confirm:
@@ -147,19 +125,11 @@ def _question(tool: LlmTool, schema: Schema) -> str:
     return f"May I do this: {tool.description.rstrip('.')}{', with ' if details else ''}{details}? Yes or no?"
 
 
-def _mcp(path: str, server: LlmMcp, problems: Problems) -> McpSettings:
-    for key, names in (("reads", server.reads), ("confirm", tuple(server.confirm))):
-        for name in sorted(set(names) - set(server.tools)):
-            problems.append((f"{path}{key}", f"{name!r} is not among tools"))
-    return McpSettings(
-        url=server.url,
-        headers=_headers(server.headers),
-        tools=server.tools,
-        reads=server.reads,
-        asks=server.confirm,
-        timeout_s=server.timeout_s,
-        max_calls=server.max_calls,
-    )
+def _check_mcp(servers: Sequence[LlmMcp], problems: Problems) -> None:
+    for n, server in enumerate(servers):
+        for key, names in (("reads", server.reads), ("confirm", tuple(server.confirm))):
+            for name in sorted(set(names) - set(server.tools)):
+                problems.append((f"mcp[{n}].{key}", f"{name!r} is not among tools"))
 
 
 def _extract(extract: LlmExtract, problems: Problems) -> ExtractSettings:
@@ -186,12 +156,8 @@ def _schema(key: str, document: Mapping[str, Any], problems: Problems) -> Schema
         return Schema({})
 
 
-def _headers(headers: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: value.get_secret_value() for name, value in headers.items()}
-
-
 def _check_names(plan: LlmPlan, problems: Problems) -> None:
-    """Every tool has a name of its own."""
+    """Adds a problem for each name that more than one tool has."""
     tools = [spec.name for spec, _ in plan.tools]
     for name in _repeated((*plan.policy.builtin, *tools, *(n for server in plan.mcp for n in server.tools))):
         problems.append(("tool", f"{name!r} names more than one tool"))

@@ -1,8 +1,7 @@
-"""The table [agent.llm]: a language model, what it may do, and what is asked of it when the call is over.
+"""The table [agent.llm]: a language model, what it may do, and what is extracted when the call is over.
 
-Its one declaration, for the configuration file and for the agent. Whether a tool's schema, address and name
-make sense is said by `pipeline.agents.llm.settings`.
-"""
+The one declaration for the configuration file and for the agent. `pipeline.agents.llm.settings` checks
+whether a tool's schema, address and name make sense."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ Headers = Annotated[dict[HeaderName, Secret], Field(max_length=20)]
 
 
 class LlmAsk(Table):
-    """[[agent.llm.ask]]: a number that the model may ask the caller for. `digits` 0: its length is not known;
-    keyed, it ends with `terminator` or `key_timeout_s` after the last key (0: 2.5). `mask`: neither the model
-    nor the call's record sees it."""
+    """[[agent.llm.ask]]: a number that the model may ask the caller for. `digits` 0: of unknown length;
+    keyed, it ends with `terminator`, or `key_timeout_s` after the last key (0: 2.5). `mask`: neither the
+    model nor the call's record gets the number."""
 
     name: Variable
     description: str = Field(min_length=1, max_length=500)
@@ -33,9 +32,9 @@ class LlmAsk(Table):
 
 
 class LlmTool(Table):
-    """[[agent.llm.tool]]: an HTTP endpoint that the model may have asked. `parameters` is the JSON schema of
-    its arguments; `{name}` in the URL's path is one of them, `fixed` are fields that the call's variables
-    fill. `confirm`: the caller is asked first."""
+    """[[agent.llm.tool]]: an HTTP endpoint that the model may call. `parameters`: the JSON schema of its
+    arguments; `{name}` in the URL's path is one of them; `fixed`: fields that the call's variables fill;
+    `confirm`: the caller is asked first."""
 
     name: ToolName
     description: str = Field(min_length=1, max_length=2000)
@@ -52,8 +51,8 @@ class LlmTool(Table):
 
 
 class LlmMcp(Table):
-    """[[agent.llm.mcp]]: a server of tools. Only those in `tools` are offered; `reads` are those of them that
-    change nothing; `confirm` gives the question for those that need the caller's yes."""
+    """[[agent.llm.mcp]]: an MCP server. Only the tools in `tools` are offered; `reads`: those of them that
+    change nothing; `confirm`: the question for those that need the caller's yes."""
 
     url: HttpUrl
     headers: Headers = Field(default_factory=dict)
@@ -65,7 +64,7 @@ class LlmMcp(Table):
 
 
 class LlmFallback(Table):
-    """[[agent.llm.fallback]]: a model that is asked in the place of those before it when they fail."""
+    """[[agent.llm.fallback]]: a model that replaces those before it when they fail."""
 
     base_url: HttpUrl
     model: str = Field(min_length=1)
@@ -73,7 +72,7 @@ class LlmFallback(Table):
 
 
 class LlmExtract(Table):
-    """[agent.llm.extract]: a form about the call, filled in by the model when the call is over."""
+    """[agent.llm.extract]: fields about the call, filled in by the model when the call is over."""
 
     schema_: Options = Field(alias="schema")
     goal: str = ""
@@ -83,7 +82,7 @@ class LlmExtract(Table):
 
 
 class LlmBudget(Table):
-    """[agent.llm.budget]: what the tools of one call may cost together."""
+    """[agent.llm.budget]: limits on the tools of one call together."""
 
     calls: int = Field(default=30, ge=0, le=1000)
     calls_a_turn: int = Field(default=6, ge=1, le=50)

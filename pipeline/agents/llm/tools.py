@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pipeline.agents.llm.schema import Schema
+from pipeline.agents.llm.table import LlmBudget
 from pipeline.errors import PipelineError
 
 MAX_RESULT: Final = 8_000
-"""Characters of one result that the model is told."""
+"""The most characters of one result that the model gets."""
 
 MAX_FAILURE: Final = 600
-"""Most characters of a tool's failure that the model is told."""
+"""The most characters of a tool's failure that the model gets."""
 
 
 class ToolFailed(PipelineError):
@@ -28,11 +29,11 @@ class ToolFailed(PipelineError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What the model, the caller and the budget are told of a tool.
+    """A tool's description for the model, the caller and the budget.
 
-    `acts`: it changes something in the world. `asks`: what the caller is asked before it does ("" for
-    nothing); `{{name}}` is an argument. `filler` is said when it takes longer than a moment. `needs`: numbers
-    that the caller must have given before."""
+    `acts`: the tool changes something in the world. `asks`: the question to the caller before the tool runs
+    ("" for none); `{{name}}` is an argument. `filler`: said when the tool takes longer than a moment.
+    `needs`: numbers that the caller must have given before."""
 
     name: str
     description: str
@@ -46,7 +47,7 @@ class ToolSpec:
 
     @property
     def message(self) -> dict[str, Any]:
-        """Gives the tool as the chat API takes it."""
+        """The tool as the chat API takes it."""
         return {
             "type": "function",
             "function": {
@@ -58,7 +59,7 @@ class ToolSpec:
 
 
 class Tool(Protocol):
-    """A tool outside of the server."""
+    """A tool outside of the server: an HTTP endpoint, or one of an MCP server."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -69,22 +70,12 @@ class Tool(Protocol):
         `ToolFailed`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits on the tool calls of one call. `rounds`: answers of the model to one turn."""
-
-    calls: int = 30
-    calls_a_turn: int = 6
-    rounds: int = 5
-    seconds: float = 60.0
-
-
 class Budget:
-    """The remainder of the limits in one call."""
+    """The remainder of the limits in one call; `LlmBudget.rounds` are answers of the model to one turn."""
 
     __slots__ = ("_by_name", "_calls", "_limits", "_seconds", "_turn")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: LlmBudget) -> None:
         self._limits = limits
         self._calls = self._turn = 0
         self._seconds = 0.0
@@ -95,7 +86,8 @@ class Budget:
         self._turn = 0
 
     def refuses(self, name: str, most: int) -> str:
-        """Counts a call of `name`, of which there may be `most`; why there may be none, or ""."""
+        """Counts a call of `name`; returns why it is refused, "" where it is not. `most`: calls of that tool
+        in one call."""
         limits = self._limits
         if self._turn >= limits.calls_a_turn:
             return "too many tools in one turn"

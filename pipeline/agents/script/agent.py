@@ -1,5 +1,5 @@
-"""The built-in agent: a script of questions, answers and branches, which may hand a step to a language model
-(docs/agents.md)."""
+"""The built-in agent, which follows a script of questions, answers and branches; a language model may lead
+single steps (docs/agents.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
 from pipeline.agents.script.llm_step import LlmStep, Model, StepAgent
 from pipeline.agents.script.machine import ScriptRun
-from pipeline.agents.script.position import Place
+from pipeline.agents.script.position import Position
 from pipeline.agents.script.steps import Plan, read_plan
 from pipeline.engines.aio import closing
 from pipeline.engines.guard import EngineHealth
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Script:
-    """An agent that follows a script, shared by all its calls. `llm` leads the steps that name a model."""
+    """An agent that follows a script, shared by all its calls. `llm`: the model for steps that name one."""
 
     def __init__(self, plan: Plan, llm: Model | None = None) -> None:
         self._plan = plan
@@ -45,12 +45,12 @@ class Script:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The promptVariables that a call must bring for the script (its greeting may need more)."""
+        """The promptVariables that the script needs of a call (the greeting may need more)."""
         return self._plan.variables
 
     @property
     def expectations(self) -> tuple[Expected, ...]:
-        """The answers that the steps expect: for checking their words against a recogniser's vocabulary."""
+        """The answers that the steps expect, for a check of their words against a recogniser's vocabulary."""
         return tuple(step.expected for step in self._plan.steps.values() if step.expected is not None)
 
     @property
@@ -101,18 +101,18 @@ class ScriptConversation:
         self._run = run
         self._context = context
         self._llm = llm
-        self._guest: StepAgent | None = None
-        self._before: tuple[StepAgent | None, Place] | None = None  # before the caller's last words
+        self._step_agent: StepAgent | None = None
+        self._before: tuple[StepAgent | None, Position] | None = None  # before the caller's last words
 
     async def respond(self, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        """The acts for `event`. The script has moved on before the first of them, so closing the iterator in
-        the middle (an interruption) loses words but never the place."""
+        """Gives the acts for `event`. The script moves on before the first act, so that an interruption,
+        which closes the iterator, loses words but never the position. Raises `EngineError` of the model."""
         if isinstance(event, UserSaid):
             self._rewind(event)
-        if self._guest is None:
+        if self._step_agent is None:
             acts = self._go_on(self._run.receive(event))
         else:
-            acts = self._consult(self._guest, event)
+            acts = self._consult(self._step_agent, event)
         async with closing(acts):
             async for act in acts:
                 yield act
@@ -122,64 +122,65 @@ class ScriptConversation:
         return self._run.report()
 
     def _rewind(self, event: UserSaid) -> None:
-        """Half an answer did not happen, neither to the script nor to its guest."""
+        """Takes back, in the script and the model's step, the turn that `event` continues."""
         if event.continues and self._before is not None:
-            self._guest, place = self._before
-            self._run.return_to(place)
-            if self._guest is not None:
-                self._guest.over = False
-        self._before = self._guest, self._run.place()
+            self._step_agent, self._run.position = self._before
+            if self._step_agent is not None:
+                self._step_agent.over = False
+        self._before = self._step_agent, self._run.position
 
     async def _go_on(self, acts: list[AgentAct]) -> AsyncGenerator[AgentAct, None]:
-        """The script's acts, and the model's first words where it has come to a step of the model's."""
-        errand = self._run.errand
+        """Gives the script's acts, and the model's first words at a step that the model leads."""
+        llm_step = self._run.llm_step
         said = " ".join(act.text for act in acts if isinstance(act, Say))
-        if errand is not None:
-            self._guest = self._invite(errand, said)
+        if llm_step is not None:
+            self._step_agent = self._invite(llm_step, said)
         for act in acts:
             yield act
-        if self._guest is not None and not self._run.speaks:
-            consulted = self._consult(self._guest, CallOpened())
+        if self._step_agent is not None and not self._run.speaks:
+            consulted = self._consult(self._step_agent, CallOpened())
             async with closing(consulted):
                 async for act in consulted:
                     yield act
 
-    def _invite(self, errand: LlmStep, said: str) -> StepAgent:
+    def _invite(self, llm_step: LlmStep, said: str) -> StepAgent:
         if self._llm is None:
             raise AssertionError("a plan got through whose steps ask a model that is not there")
         known = {**self._context.variables, **self._run.known}
-        about = replace(self._context, variables=known, language=self._run.language)
-        return self._llm.invite(errand, about, said)
+        about = replace(self._context, variables=known, language=self._run.position.language)
+        return self._llm.invite(llm_step, about, said)
 
-    async def _consult(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        """What the model says, and what the script does when it is through."""
-        guest.turns += 1
-        if guest.turns > guest.errand.max_turns:
-            guest.over, guest.done = True, False
+    async def _consult(self, step_agent: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        """Gives the model's acts, and the script's acts after the end of the model's step."""
+        step_agent.turns += 1
+        if step_agent.turns > step_agent.llm_step.max_turns:
+            step_agent.over, step_agent.done = True, False
         else:
-            answered = self._ask(guest, event)
+            answered = self._ask(step_agent, event)
             async with closing(answered):
                 async for act in answered:
                     yield act
-        if guest.over:
-            self._guest = None
-            following = self._go_on(self._run.hand_back(guest.errand, guest.answers, done=guest.done))
+        if step_agent.over:
+            self._step_agent = None
+            following = self._go_on(
+                self._run.hand_back(step_agent.llm_step, step_agent.answers, done=step_agent.done)
+            )
             async with closing(following):
                 async for act in following:
                     yield act
 
-    async def _ask(self, guest: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
-        acts = guest.conversation.respond(event)
+    async def _ask(self, step_agent: StepAgent, event: AgentEvent) -> AsyncGenerator[AgentAct, None]:
+        acts = step_agent.conversation.respond(event)
         try:
             with contained("the model"):
                 async with closing(acts):
                     async for act in acts:
                         yield act
         except EngineError as error:
-            if not guest.errand.failed:
+            if not step_agent.llm_step.failed:
                 raise
             log.warning(
                 "model failed; the script goes on without it",
                 extra={"call_id": self._context.call_id, "reason": str(error)},
             )
-            guest.over, guest.done = True, False
+            step_agent.over, step_agent.done = True, False

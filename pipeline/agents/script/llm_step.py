@@ -16,9 +16,9 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 @dataclass(frozen=True, slots=True)
 class LlmStep:
-    """A step that a model leads. `goal`: in words, for the model. `collect`: the names of the answers that
-    are handed back. `max_turns`: after so many events without a result the script goes on at `failed` ("": at
-    `next`)."""
+    """A step that a model leads. `goal`: the step's goal in words, for the model. `collect`: the names of the
+    answers that the model returns. `max_turns`: number of events without a result after which the script goes
+    on at step `failed` ("": at `next`)."""
 
     goal: str
     collect: tuple[str, ...] = ()
@@ -27,9 +27,10 @@ class LlmStep:
 
 
 class StepAgent(Protocol):
-    """A model that leads one step. `over`: the step has ended; `done`: with success, and `answers`."""
+    """A model that leads one step. `over`: the step has ended; `done`: with success; `turns`: number of
+    events so far."""
 
-    errand: LlmStep
+    llm_step: LlmStep
     over: bool
     done: bool
     turns: int
@@ -55,31 +56,31 @@ class Model(Protocol):
     def prewarm(self) -> None:
         """Prepares connections in a task when a call begins."""
 
-    def invite(self, errand: LlmStep, context: AgentContext, said: str) -> StepAgent:
-        """Makes the model for one step of a script, which has `said` something."""
+    def invite(self, llm_step: LlmStep, context: AgentContext, said: str) -> StepAgent:
+        """Makes the model for one step; `said`: the script's words before the model's first."""
 
     async def close(self) -> None:
         """Closes the connections to models and tools."""
 
 
-def read_errand(step: Options) -> LlmStep | None:
-    """The table `llm` of a step, None where there is none."""
+def read_llm_step(step: Options) -> LlmStep | None:
+    """Reads the table `llm` of a step, None where there is none; notes problems in `step`."""
     if not step.has("llm"):
         return None
     table = step.table("llm")
-    errand = LlmStep(
+    llm_step = LlmStep(
         goal=table.text("goal"),
         collect=table.texts("collect"),
         max_turns=table.integer("max_turns", 10, low=1, high=100),
         failed=table.text("failed"),
     )
     table.check_unknown()
-    if not errand.goal.strip():
+    if not llm_step.goal.strip():
         table.wrong("goal", "the model needs a goal")
-    for name in errand.collect:
+    for name in llm_step.collect:
         if _FIELD.fullmatch(name) is None or name == "outcome":
             table.wrong("collect", f"{name!r} cannot be the name of an answer")
     for key in ("expect", "answers", "collect", "action", "mask", "confirm", "partial", "on"):
         if step.has(key):
             step.wrong(key, "the model leads this step; what it may collect stands in `llm`")
-    return errand
+    return llm_step

@@ -1,20 +1,24 @@
-"""A scripted conversation as a state machine: events in, acts out, no clock, no audio, no waiting.
+"""A scripted conversation as a state machine: takes events and gives acts, without clock, audio or waits.
 
-Three states. OPENING: nothing has been said. ASKING: the current step's question has been put, and an answer
-or silence moves on. ENDED: the last act (hang up, transfer) has been given out.
+There are three states. OPENING: nothing has been said. ASKING: the current step's question was asked; an
+answer or a silence moves on. ENDED: the last act (hang up, transfer) was given.
 
-Why ENDED still answers: the caller may interrupt the farewell, and then the acts behind it were never
-carried out. A caller who says more than goodbye is asked the last question again, unless a phrase of it is
-in their words; what was found out and reached stands until that is answered. Any other event gets the ending
-again, without its words. Because of interruptions the state moves before the acts are handed out, and
-`Expect` stands in front of the words it belongs to: a caller who answers before the question is over is
-answering it, under its grammar.
+ENDED still takes events, because the caller may interrupt the farewell, and then the acts after it were not
+carried out. A caller who says more than goodbye is asked the last question again, unless the words have a
+phrase of that question; answers and goal stay until the question is answered. Any other event gets the ending
+again, without its words. Because of interruptions the state changes before the acts are given, and `Expect`
+precedes the words of its question: a caller who answers before the end of the question is answering that
+question, with its grammar.
 
-A caller who goes on after their turn was taken for over (`UserSaid.continues`) has said one thing in two
-pieces: the state before the first piece is taken back, and the whole is the answer.
+When a caller goes on after the turn was taken for over (`UserSaid.continues`), the state before the first
+part is restored, and the words of both parts are the answer.
 
-Digits of a known number may come in parts, by voice and by key: what is there is kept (`partial`), and the
-rest is asked for. "no, nine six" puts right what was said last, also while the answer is being confirmed.
+The digits of a number of known length may come in parts, by voice and by key: the digits so far are kept
+(`partial`), and the rest is asked for. "no, nine six" corrects the last digits, also during confirmation.
+
+An answer that the recogniser doubts (`UserSaid.doubtful`) is confirmed like one of a step with `confirm`, by
+its words ("Did you say four two seven?"). A doubtful yes or no is not understood: whether it was one would be
+the same question again.
 
 A question is put again when its answer made no sense or none came; each kind of trouble has its own count,
 which starts anew with each step.
@@ -22,7 +26,7 @@ which starts anew with each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from pipeline.agent import (
@@ -31,70 +35,98 @@ from pipeline.agent import (
     AgentReport,
     CallOpened,
     HangUp,
+    Say,
+    SendDigits,
     SwitchLanguage,
+    Transfer,
     UserKeyed,
     UserSaid,
     UserSilent,
 )
 from pipeline.agents.script.llm_step import LlmStep
-from pipeline.agents.script.position import ScriptState, ScriptWalk, label_in, shown_answers, summary
-from pipeline.agents.script.steps import Retry
+from pipeline.agents.script.position import (
+    Position,
+    ScriptState,
+    label_in,
+    shown_answers,
+    spoken_answers,
+    summary,
+)
+from pipeline.agents.script.steps import Plan, Retry, Step
 from pipeline.errors import LocalError
 from pipeline.text.answers import value_of
 from pipeline.text.fold import plain_words
 from pipeline.text.prompts import Phrase, standard
 from pipeline.text.spoken_numbers import gathered, keyed_onto
+from pipeline.text.templates import fill
 from pipeline.text.word_lists import is_parting
 
 
-class ScriptRun(ScriptWalk):
+class ScriptRun:
     """One conversation through one plan."""
 
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        language: str = "en",
+        greeting: str = "",
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self.position = Position(plan.steps[plan.start], language)
+        """The position in the script. Setting an earlier position takes back all events since."""
+        self._plan = plan
+        self._greeting = greeting
+        self._variables = dict(variables or {})
+        self._asked: Position | None = None  # the question that was answered before the end
+        self._reopened: Position | None = None  # the question whose answer is asked for again
+
     def receive(self, event: AgentEvent) -> list[AgentAct]:
-        """Moves on `event` and gives what to do now, in order."""
-        if isinstance(event, UserSaid):
-            if event.continues and self._before_said is not None:
-                self.return_to(self._before_said)
-            self._before_said = self.place()
+        """Takes `event`, moves on and gives the acts, in order. Raises `LocalError` for an event without a
+        transition."""
+        state = self.position.state
         try:
-            transition = _TRANSITIONS[self.state, type(event)]
+            transition = _TRANSITIONS[state, type(event)]
         except KeyError:
-            raise LocalError(f"no transition from {self.state} on {type(event).__name__}") from None
+            raise LocalError(f"no transition from {state} on {type(event).__name__}") from None
         self._note_question()
         return list(transition(self, event))
 
     @property
-    def errand(self) -> LlmStep | None:
-        """The step that a model leads now; None where the script does."""
-        return self._step.llm if self.state is ScriptState.ASKING else None
+    def llm_step(self) -> LlmStep | None:
+        """The model's part of the current step; None where the script leads the step."""
+        return self.position.step.llm if self.position.state is ScriptState.ASKING else None
 
     @property
     def speaks(self) -> bool:
         """Whether the current step has text of its own."""
-        return bool(self._step.say)
+        return bool(self.position.step.say)
 
     @property
     def known(self) -> Mapping[str, str]:
-        """The answers so far, without masked ones."""
-        return shown_answers(self._plan, self.answers)
+        """The answers so far, without masked ones and without one that the caller has yet to confirm."""
+        at = self.position
+        open_slot = at.step.collect if at.confirming else ""
+        return shown_answers(
+            self._plan, {slot: value for slot, value in at.answers.items() if slot != open_slot}
+        )
 
-    def hand_back(self, errand: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
-        """Takes the model's answers for a step that has ended, and goes on with the script."""
-        self.answers |= answers
+    def hand_back(self, llm_step: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
+        """Takes the model's answers after its step and goes on with the script; gives the acts, in order.
+        `done`: the model reached its goal."""
+        self.position = replace(self.position, answers={**self.position.answers, **answers})
         self._note_question()
-        return list(self._enter(self._step.next if done or not errand.failed else errand.failed))
+        return list(self._enter(self.position.step.next if done or not llm_step.failed else llm_step.failed))
 
     def report(self) -> AgentReport:
         """Reports the answers and the disposition so far."""
+        at = self.position
+        reached_goal = at.reached_goal if self._plan.has_goal else None
         return AgentReport(
-            disposition=self._disposition or ("" if self.state is ScriptState.OPENING else "incomplete"),
-            reached_goal=self._reached_goal if self._plan.has_goal else None,
+            disposition=at.disposition or ("" if at.state is ScriptState.OPENING else "incomplete"),
+            reached_goal=reached_goal,
             answers=dict(self.known),
-            summary=summary(
-                f"{self.state.value} at step {self._step.id}",
-                self._reached_goal if self._plan.has_goal else None,
-                self.known,
-            ),
+            summary=summary(f"{at.state.value} at step {at.step.id}", reached_goal, self.known),
         )
 
     # transitions
@@ -104,149 +136,170 @@ class ScriptRun(ScriptWalk):
 
     def _said(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
-        text = plain_words(event.text)
-        if (self._confirming or not self._dictates) and gathered(text, self._lexicon):
+        at, text = self.position, plain_words(event.text)
+        if (at.confirming or not at.dictates) and gathered(text, at.lexicon):
             text = f"{event.keyed} {text}".strip()
-        if self._confirming:
-            yield from self._confirmed(text)
+        if at.confirming:
+            yield from self._confirmed("" if event.doubtful else text)
             return
-        label, value = self._understand(text, event.keyed)
-        if value or not self._dictates:
+        if event.doubtful:
+            self.position = at = replace(at, doubtful=text)
+        label, value = at.understood(text, event.keyed)
+        if value or not at.dictates:
             yield from self._answered(label, value)
         else:
-            yield from self._gather(self._dictated(text, event.keyed))
+            yield from self._gather(at.dictated(text, event.keyed))
 
     def _keyed(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserKeyed)
-        keys, expected = event.digits, self._step.expected
-        if self._confirming:
+        at, keys, expected = self.position, event.digits, self.position.step.expected
+        if at.confirming:
             yield from self._confirmed(keys)
-        elif keys in self._step.on:
+        elif keys in at.step.on:
             yield from self._answered(keys, keys)
-        elif self._dictates:
-            yield from self._gather(keyed_onto(self._partial, keys, self._step.digits))
+        elif at.dictates:
+            yield from self._gather(keyed_onto(at.partial, keys, at.step.digits))
         elif expected is not None and "digits" in expected.kinds:
             yield from self._answered(keys, keys)
         else:
             yield from self._answered("", "")
 
     def _silent(self, event: AgentEvent) -> Iterator[AgentAct]:
-        self._silences += 1
-        yield from self._retry(self._step.silence, self._silences)
+        self.position = at = replace(self.position, silences=self.position.silences + 1)
+        yield from self._retry(at.step.silence, at.silences)
 
     def _said_at_the_end(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
-        if self._asked is None or is_parting(event.text, self.language):
+        asked, spoken = self._asked, self.position.language
+        if asked is None or is_parting(event.text, spoken):
             yield from self._end_again(event)
             return
-        spoken = self.language
-        self._return_to_question(self._asked)
-        if self.language != spoken:
-            yield SwitchLanguage(self.language)
-        label = label_in(plain_words(event.text), self._step.labels, self._lexicon)
-        if label and not self._confirming:
+        self._reopened = asked
+        self.position = at = self.position.returned_to(asked)
+        if at.language != spoken:
+            yield SwitchLanguage(at.language)
+        text = plain_words(event.text)
+        label = label_in(text, at.step.labels, at.lexicon)
+        if label and not at.confirming:
+            self.position = replace(at, doubtful=text if event.doubtful else at.doubtful)
             yield from self._answered(label, label)
         else:
-            yield from self._ask(self._step.confirm if self._confirming else self._step.say)
+            yield from self._ask(at.question)
 
     def _end_again(self, event: AgentEvent) -> Iterator[AgentAct]:
-        if self._ending is not None:
-            yield self._ending
+        if self.position.ending is not None:
+            yield self.position.ending
 
     def _ignore(self, event: AgentEvent) -> Iterator[AgentAct]:
         yield from ()
 
-    # what they are made of
+    # steps of transitions
 
-    def _understand(self, text: str, keys: str = "") -> tuple[str, str]:
-        """The label and the value of an answer, ("", "") where it is none.
-
-        A phrase said inside a longer sentence counts ("yes tomorrow please"); the longest one wins. Phrases
-        come before kinds, kinds count in the order they are written.
-        """
-        expected = self._step.expected
-        if expected is None or not text:
-            return "", ""
-        label = label_in(text, self._step.labels, self._lexicon)
-        if label:
-            return label, label
-        for kind in expected.kinds:
-            if kind == "digits" and self._dictates:
-                value = self._dictated(text, keys)
-                value = value if len(value) == expected.digits else ""
-            else:
-                value = value_of(kind, text, self._lexicon)
-            if value:
-                return value, value
-        return "", ""
-
-    @property
-    def _dictates(self) -> bool:
-        """The answer is a known number of digits."""
-        return self._step.digits > 0
-
-    def _dictated(self, text: str, keys: str = "") -> str:
-        """The digits known after `keys`, and `text`."""
-        known = keyed_onto(self._partial, keys, self._step.digits)
-        before = known or self._partial
-        return gathered(text, self._lexicon, before=before, wanted=self._step.digits) or known
+    def _note_question(self) -> None:
+        if self.position.state is ScriptState.ASKING:
+            self._asked = self.position
 
     def _gather(self, known: str) -> Iterator[AgentAct]:
-        """`known` is what has been dictated so far: all of it, a part, or "" for nothing of use."""
-        step = self._step
-        if len(known) == step.digits:
+        """Handles dictated digits. `known`: all digits so far, "" for none that can be used."""
+        at = self.position
+        if len(known) == at.step.digits:
             yield from self._answered(known, known)
-        elif not known or known == self._partial:
+        elif not known or known == at.partial:
             yield from self._answered("", "")
         else:
-            self._partial = known
-            yield from self._ask(step.partial or self._lexicon.go_on)
+            self.position = replace(at, partial=known)
+            yield from self._ask(at.step.partial or at.lexicon.go_on)
 
     def _confirmed(self, text: str) -> Iterator[AgentAct]:
-        """The answer to "is that right?": yes, no, or what is right."""
-        step, slot, wanted = self._step, self._step.collect, self._step.digits
-        right = gathered(text, self._lexicon, before=self.answers[slot], wanted=wanted) if wanted else ""
-        agreed = value_of("yes_no", text, self._lexicon)
+        """Handles the answer to a confirmation: yes, no, or corrected digits."""
+        at, step = self.position, self.position.step
+        wanted = step.digits
+        right = gathered(text, at.lexicon, before=at.confirming, wanted=wanted) if wanted else ""
+        agreed = value_of("yes_no", text, at.lexicon)
         if wanted and len(right) == wanted:
-            self._confirming = self.answers[slot] = right
-            yield from self._ask(step.confirm)
+            yield from self._answered(right, right)
         elif agreed == "yes":
-            label, self._confirming = self._confirming, ""
-            yield from self._enter(step.on.get(label) or step.next)
+            yield from self._enter(step.on.get(at.confirming) or step.next)
         else:
-            self._nomatches += 1
             if agreed == "no":
-                self._confirming = self._partial = ""
-                del self.answers[slot]
-            again = step.confirm if self._confirming else step.say
-            yield from self._retry(replace(step.nomatch, say=again), self._nomatches)
+                kept = {name: value for name, value in at.answers.items() if name != step.collect}
+                at = replace(at, answers=kept, partial="", confirming="", doubtful="")
+            self.position = at = replace(at, nomatches=at.nomatches + 1)
+            yield from self._retry(replace(step.nomatch, say=at.question), at.nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
-        step = self._step
-        if not value:
-            self._nomatches += 1
-            self._partial = ""
-            yield from self._retry(step.nomatch, self._nomatches)
+        at, step = self.position, self.position.step
+        whether = at.whether(label)
+        if not value or (at.doubtful and not whether):
+            self.position = at = replace(at, nomatches=at.nomatches + 1, partial="", doubtful="")
+            yield from self._retry(step.nomatch, at.nomatches)
             return
-        if step.collect:
-            self.answers[step.collect] = value
-        self._partial = ""
-        if step.confirm:
-            self._confirming = label
-            yield from self._ask(step.confirm)
+        answers = {**at.answers, step.collect: value} if step.collect else at.answers
+        self.position = replace(at, answers=answers, partial="", confirming=label if whether else "")
+        if whether:
+            yield from self._ask(whether)
         else:
             yield from self._enter(step.on.get(label) or step.next)
 
     def _retry(self, retry: Retry, count: int) -> Iterator[AgentAct]:
-        step = self._step
         if count <= retry.max:
-            yield from self._ask(retry.say or step.say)
+            yield from self._ask(retry.say or self.position.question)
         elif retry.next:
             yield from self._enter(retry.next)
         else:
-            self._disposition = retry.disposition
-            yield from self._words(standard(Phrase.GOODBYE, self.language), interruptible=True)
-            yield self._end(HangUp(retry.disposition))
+            yield from self._words(standard(Phrase.GOODBYE, self.position.language), interruptible=True)
+            yield self._end(HangUp(retry.disposition), retry.disposition)
+
+    def _enter(self, name: str, *, before: str = "") -> Iterator[AgentAct]:
+        """Goes to a step and on through those that do not listen, up to the next question or the end."""
+        spoken: list[AgentAct] = self._words(before, interruptible=True)
+        while True:
+            step = self._plan.steps[name]
+            self.position, self._reopened = self.position.arrived(step, reopened=self._reopened), None
+            if step.expected is not None:
+                break
+            spoken += self._switched()
+            spoken += self._words(step.say, interruptible=step.interruptible)
+            if step.action in ("hang_up", "transfer"):
+                yield from (*spoken, self._finish(step))
+                return
+            if step.action == "send_digits":
+                spoken.append(SendDigits(self._target(step)))
+            name = step.next
+        yield from self._ask(step.say, before=spoken)
+
+    def _ask(self, text: str, *, before: Iterable[AgentAct] = ()) -> Iterator[AgentAct]:
+        switched = self._switched()
+        self.position = at = replace(self.position, state=ScriptState.ASKING)
+        yield from (*before, *switched, *at.expect()) if switched else (*at.expect(), *before)
+        yield from self._words(text, interruptible=at.step.interruptible)
+
+    def _switched(self) -> list[AgentAct]:
+        """Changes to the step's language, if it has one, until a step with another."""
+        language = self.position.step.language
+        if language in ("", self.position.language):
+            return []
+        self.position = replace(self.position, language=language)
+        return [SwitchLanguage(language)]
+
+    def _finish(self, step: Step) -> AgentAct:
+        disposition = self.position.disposition
+        if step.action == "transfer":
+            return self._end(Transfer(self._target(step)), disposition or "transferred")
+        disposition = disposition or "completed"
+        final = self._asked is None or not step.interruptible
+        return self._end(HangUp(disposition, final=final), disposition)
+
+    def _end(self, act: AgentAct, disposition: str) -> AgentAct:
+        self.position = replace(self.position, state=ScriptState.ENDED, ending=act, disposition=disposition)
+        return act
+
+    def _words(self, text: str, *, interruptible: bool) -> list[AgentAct]:
+        said = fill(text, {**self._variables, **spoken_answers(self._plan, self.position.answers)})
+        return [Say(said, interruptible=interruptible)] if said else []
+
+    def _target(self, step: Step) -> str:
+        return fill(step.target, {**self._variables, **self.position.answers})
 
 
 _Transition = Callable[[ScriptRun, AgentEvent], Iterator[AgentAct]]

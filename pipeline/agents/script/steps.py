@@ -1,5 +1,5 @@
-"""The steps of a script as data: their words and what may follow; read from settings and checked as a
-whole."""
+"""The steps of a script as data, with their texts and the steps that may follow; reads and checks the
+settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.agents.script.llm_step import LlmStep, read_errand
+from pipeline.agents.script.llm_step import LlmStep, read_llm_step
 from pipeline.engines.options import Options
 from pipeline.speech import Expected
 from pipeline.text.answers import KINDS
@@ -25,8 +25,8 @@ _KEYED = re.compile(r"[0-9*#A-D]+")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What to do when an answer was not understood, or none came: say `say` (empty: the question again), and
-    after `max` times in a row go to step `next` (empty: hang up with `disposition`)."""
+    """The reaction to an answer that was not understood, or to a silence: `say` is said ("": the question
+    again), and after `max` times in a row step `next` follows ("": hang-up with `disposition`)."""
 
     say: str
     max: int
@@ -36,12 +36,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing said, and what its answer leads to. `expected` is None for a step that does not listen.
+    """A step of the script: a text, the answers that it expects, and the steps that follow.
 
-    `labels` gives the label of each phrase; `on` the step for each label (or value); `next` the step for
-    every other answer. A `mask`ed answer is seen by nobody but the script. `language` is spoken from here
-    on. `partial` is said to somebody who has dictated a part of the digits; `confirm` asks whether the
-    answer is right.
+    `expected`: None for a step without an answer. `labels`: the label of each phrase; `on`: the step for each
+    label or value; `next`: the step for other answers. `collect`: the name of the answer. `mask`: the answer
+    is masked in records. `language`: the language from this step on. `partial`: the text after a part of the
+    digits; `confirm`: the text that asks whether the answer is right.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Step:
     llm: LlmStep | None = None
 
     def follows(self) -> Iterator[tuple[str, str]]:
-        """Every (key, step name) this step can lead to."""
+        """Every step that may follow, as pairs of the key in the settings and the step's name."""
         if self.next:
             yield "next", self.next
         for label, name in self.on.items():
@@ -87,20 +87,20 @@ class Step:
 
     @property
     def digits(self) -> int:
-        """How many digits the answer has; 0 where the number is open or the answer has none."""
+        """The number of digits of the answer; 0: unknown, or no digits."""
         return self.expected.digits if self.expected is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole script, checked: every step exists that another one leads to."""
+    """A checked script: `start` and every step that follows another are in `steps`."""
 
     start: str
     steps: Mapping[str, Step] = field(default_factory=dict)
 
     @property
     def slots(self) -> frozenset[str]:
-        """Names that answers are collected under."""
+        """The names of all answers that steps collect."""
         found = frozenset(name for step in self.steps.values() if step.llm for name in step.llm.collect)
         return found | {step.collect for step in self.steps.values() if step.collect}
 
@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def dictated(self) -> frozenset[str]:
-        """Slots that hold dictated digits: read back one by one, not as a number of millions."""
+        """Slots that hold dictated digits, which are read back one by one."""
         return frozenset(
             step.collect
             for step in self.steps.values()
@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that a call must bring: used in a text and collected by no step."""
+        """Names of the variables that a call must have: those in texts that no step collects."""
         return (
             frozenset(
                 name
@@ -148,12 +148,13 @@ class Plan:
 
     @property
     def has_goal(self) -> bool:
-        """Whether any step means success."""
+        """Whether any step has `goal`, which means success."""
         return any(step.goal for step in self.steps.values())
 
 
 def read_plan(settings: Mapping[str, Any]) -> Plan:
-    """The script in `settings` (the `[agent.script]` table). Raises `SettingsRefused` with every problem."""
+    """Reads the script in `settings`, the `[agent.script]` table. Raises `SettingsRefused` with every
+    problem."""
     options = Options("script", settings)
     start = options.text("start")
     steps: dict[str, Step] = {}
@@ -180,7 +181,7 @@ def read_plan(settings: Mapping[str, Any]) -> Plan:
 
 
 def _step_of(key: str, tables: Iterable[Options]) -> str:
-    """The name of the step that `key` ("step[2].next") lies in, for people who count by names."""
+    """The name of the step that `key` ("step[2].next") belongs to, for the message."""
     for index, table in enumerate(tables):
         if key.startswith(f"step[{index}]."):
             return f" (step {table.text('id')!r})"
@@ -193,8 +194,8 @@ def _read_step(table: Options) -> Step:
         table.wrong("id", "a step needs a name")
     on = _read_on(table.table("on"))
     expected, labels = _read_expected(table, on)
-    errand = read_errand(table)
-    if errand is not None:
+    llm_step = read_llm_step(table)
+    if llm_step is not None:
         expected = Expected(kinds=("free",))  # the caller answers the model
     step = Step(
         id=name,
@@ -215,7 +216,7 @@ def _read_step(table: Options) -> Step:
         language=table.text("language"),
         partial=table.text("partial"),
         confirm=table.text("confirm"),
-        llm=errand,
+        llm=llm_step,
     )
     table.check_unknown()
     for key, reason in _faults(step):
@@ -267,7 +268,7 @@ def _read_retry(table: Options, disposition: str) -> Retry:
 
 
 def _faults(step: Step) -> Iterator[tuple[str, str]]:
-    """What is wrong inside one step."""
+    """The problems of a single step, as pairs of key and reason."""
     ends = step.action in ("hang_up", "transfer")
     if step.expected is None and step.collect:
         yield "collect", "the step does not listen: it has no `expect`"
@@ -330,7 +331,7 @@ def _check_paths(start: str, steps: Mapping[str, Step], places: Mapping[str, Opt
 
 
 def _check_masks(steps: Mapping[str, Step], places: Mapping[str, Options]) -> None:
-    """What is masked is not said aloud: it would stand in the transcript and in the recording."""
+    """Notes texts that say a masked answer, which would be in the transcript and the recording."""
     masked = Plan("", steps).masked
     for step in steps.values():
         for name in {name for text in step.spoken() for name in placeholders(text)} & masked:

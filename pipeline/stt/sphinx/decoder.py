@@ -1,8 +1,8 @@
-"""One pocketsphinx decoder and the pool of them.
+"""A pocketsphinx decoder and a pool of decoders.
 
-A decoder with the full dictionary takes 30 MB and 0.1 s; one with an empty dictionary 4 MB and 10 ms, and
-words (5 µs each) and grammars (0.1 ms, some milliseconds for long lists) can be added to it while it lives.
-So decoders are alike, start nearly empty, and learn the grammars they meet.
+A decoder with the full dictionary takes 30 MB and 0.1 s; a decoder with an empty dictionary takes 4 MB and 10
+ms, and words (5 µs each) and grammars (0.1 ms, some milliseconds for long lists) can be added later. The
+decoders of the pool therefore start nearly empty and get grammars as utterances need them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pipeline.stt.sphinx.narrow import mllr
 
 RATE_HZ = 16000
 _FRAME_MS = 10  # of the acoustic model
-_NO_WORD = "<[+("  # how the names of pauses and noises begin
+_NO_WORD = "<[+("  # first characters of the names of pauses and noises
 
 _WIDE_MEANS = "41.00,-5.29,-0.12,5.09,2.48,-4.07,-1.37,-1.78,-5.08,-2.05,-6.45,-1.42,1.17"
 _NARROW_MEANS = "44.27,24.61,-26.33,50.08,-25.40,15.10,3.74,-14.17,12.61,-14.04,14.84,-2.59,1.03"
-"""Cepstral means that every utterance begins with: a decoder adapts them as it goes, and the next utterance
-is another caller's. The wide ones are the acoustic model's own. A line of 8 kHz has nothing above 4 kHz,
-which bends the spectrum far more than any voice does: with the wide means 65 % of the words of 40 phrases
-were wrong (flite slt and kal16 over µ-law), with the mean of what slt, kal16, rms and awb adapt to 0.2 %.
-The model's means are transformed as well (`sphinx_narrow`): with that, less than half as many of a recorded
-person's digits are wrong."""
+"""Cepstral means at the beginning of every utterance: a decoder adapts them, and the next utterance is that
+of another caller. The wide means are those of the acoustic model. A line of 8 kHz has no energy above 4 kHz,
+which changes the cepstra far more than any voice does: with the wide means 65 % of the words of 40 phrases
+were wrong (flite slt and kal16 over µ-law), with the mean to which slt, kal16, rms and awb adapt 0.2 %. The
+model's own means are transformed too (`pipeline.stt.sphinx.narrow`), which more than halves the errors in
+recorded digits."""
 
 _SEARCH: Mapping[str, Any] = {
     "wbeam": 1e-12,  # default 7e-29: the word lattice of a digit string then took 200 ms at its end, now 7
@@ -41,11 +41,11 @@ _SEARCH: Mapping[str, Any] = {
 }
 
 _WHOLE_WBEAM = 1e-16
-"""Of the search of a whole utterance. Nothing is heard of 4 answers of 415 (of 9 with 1e-12), and 17 instead
-of 21 % of recorded digits are wrong, for 6 % more time; 1e-20 takes 19 % more."""
+"""The word beam of the search of a whole utterance: 4 of 415 answers are not found (9 with 1e-12), and 17 %
+instead of 21 % of recorded digits are wrong, for 6 % more time; 1e-20 takes 19 % more."""
 
 _GRAMMARS = 64
-"""Grammars that a decoder keeps; the one not used for longest goes."""
+"""Most grammars of a decoder; the least recently used is dropped."""
 
 
 class Dictionary:
@@ -84,8 +84,8 @@ class Dictionary:
 
 
 class SphinxDecoder:
-    """A decoder for one utterance at a time, of a line of 8 kHz if `narrow`. With a folder in `keep` the
-    search is wider, and the cepstra can be had. Raises RuntimeError where pocketsphinx fails."""
+    """A decoder for one utterance at a time. `narrow`: for a line of 8 kHz. `keep`: a folder for the cepstra,
+    which `cepstra` then gives; the search is then wider. Raises RuntimeError where pocketsphinx fails."""
 
     def __init__(self, dictionary: Dictionary, *, narrow: bool, keep: Path | None = None) -> None:
         self.narrow = narrow
@@ -100,11 +100,11 @@ class SphinxDecoder:
             self._decoder = decoder_of({"lm": None, "dict": file.name, **_SEARCH, **kept}, narrow=narrow)
 
     def has(self, grammar: Grammar) -> bool:
-        """Whether `grammar` needs no preparation."""
+        """Whether the decoder has `grammar` already."""
         return grammar in self._grammars
 
     def prepare(self, grammar: Grammar) -> str:
-        """Learns a grammar and its words; gives the name of the search."""
+        """Adds a grammar and its words; gives the name of its search."""
         if grammar in self._grammars:
             self._grammars.move_to_end(grammar)
             return self._grammars[grammar]
@@ -123,17 +123,17 @@ class SphinxDecoder:
         return name
 
     def begin(self, grammar: Grammar) -> None:
-        """Starts an utterance."""
+        """Begins an utterance with `grammar`."""
         self._decoder.activate_search(self.prepare(grammar))
         self._decoder.set_cmn(means(narrow=self.narrow))
         self._decoder.start_utt()
 
     def feed(self, samples: bytes) -> None:
-        """More of it: int16 at 16 kHz. Holds the interpreter for about 1 % of the audio's length."""
+        """Takes more audio: int16 at 16 kHz. Keeps the GIL for about 1 % of the audio's length."""
         self._decoder.process_raw(samples)
 
     def partial(self) -> str:
-        """What is understood so far."""
+        """The words of the best path so far."""
         return words_of(self._decoder.hyp())
 
     def spoken(self) -> list[SpokenWord]:
@@ -145,20 +145,20 @@ class SphinxDecoder:
         ]
 
     def may_hold(self, samples: bytes, grammar: Grammar) -> bool:
-        """Whether an answer may have been said in the utterance, which was `samples`. A narrow search that
-        ends without a word has lost its way; a wider one may still find it."""
+        """Whether the utterance, whose audio is `samples`, may have an answer. True without any word, since a
+        wider search may still find one."""
         words = self.spoken()
         if not words:
             return True
         return not is_hopeless(evidence(words, levels(samples), grammar))
 
     def end(self) -> Hypothesis:
-        """Ends the utterance."""
+        """Ends the utterance; returns the words of its best path."""
         self._decoder.end_utt()
         return hypothesis(self._decoder)
 
     def cepstra(self) -> Floats:
-        """The frames of the utterance that ended: (frames, 13). They can be had once. Raises OSError."""
+        """Gives the cepstra of the utterance that ended, shape (frames, 13); once only. Raises OSError."""
         octets = b""
         for path in sorted(self._keep.iterdir()) if self._keep is not None else ():
             octets = path.read_bytes()
@@ -169,12 +169,12 @@ class SphinxDecoder:
 
 
 def means(*, narrow: bool) -> str:
-    """What an utterance begins with as the means of its cepstra."""
+    """Gives the cepstral means at the beginning of an utterance, as pocketsphinx reads them."""
     return _NARROW_MEANS if narrow else _WIDE_MEANS
 
 
 def decoder_of(settings: Mapping[str, Any], *, narrow: bool) -> pocketsphinx.Decoder:
-    """A decoder whose acoustic model is that of a line of 8 kHz if `narrow`, else as it comes."""
+    """Makes a decoder; `narrow`: with the acoustic model transformed for a line of 8 kHz."""
     if not narrow:
         return pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL", **settings))
     with tempfile.NamedTemporaryFile("w", suffix=".mllr") as file:
@@ -184,14 +184,14 @@ def decoder_of(settings: Mapping[str, Any], *, narrow: bool) -> pocketsphinx.Dec
 
 
 def words_of(hyp: Any) -> str:
-    """The text of a pocketsphinx hypothesis, which is None for nothing."""
+    """Gives the text of a pocketsphinx hypothesis, "" for None."""
     return hyp.hypstr if hyp is not None else ""
 
 
 def hypothesis(decoder: pocketsphinx.Decoder) -> Hypothesis:
-    """A decoder's result after the end of an utterance. Confidence is the mean posterior of the words among
-    those of the search: better than the whole path's (AUC right against wrong 0.7 to 0.9, 0.5), and not
-    calibrated."""
+    """Gives a decoder's result after the end of an utterance. Confidence is the mean posterior of the words,
+    not calibrated; it tells right from wrong results better than the posterior of the path (AUC 0.7 to 0.9
+    instead of 0.5)."""
     text = words_of(decoder.hyp())
     if not text:
         return Hypothesis("")
@@ -210,8 +210,9 @@ def hypothesis(decoder: pocketsphinx.Decoder) -> Hypothesis:
 
 
 class DecoderPool:
-    """Idle decoders, up to `most` alive; grows by one (10 ms) when an utterance finds none idle. A decoder is
-    for a line of 8 kHz or for a wider one: where all are alive, an idle one of the other kind gives way."""
+    """A pool of at most `most` decoders; makes another one (10 ms) when an utterance finds none idle. A
+    decoder is for a line of 8 kHz or for wider lines; a full pool replaces an idle decoder of the other
+    kind."""
 
     def __init__(self, dictionary: Dictionary, *, most: int) -> None:
         self._dictionary = dictionary
@@ -220,13 +221,13 @@ class DecoderPool:
         self._idle: dict[bool, list[SphinxDecoder]] = {True: [], False: []}
 
     def grow(self, count: int, *, narrow: bool) -> None:
-        """Makes idle decoders until `count` live."""
+        """Makes idle decoders until the pool has `count`, at most `most`."""
         while self._alive < min(count, self._most):
             self._idle[narrow].append(SphinxDecoder(self._dictionary, narrow=narrow))
             self._alive += 1
 
     def take(self, grammar: Grammar, *, narrow: bool) -> SphinxDecoder | None:
-        """A decoder, if possible one that knows `grammar`; None when all are in use."""
+        """Takes an idle decoder, if possible one that has `grammar`; None when all are in use."""
         idle, others = self._idle[narrow], self._idle[not narrow]
         if not idle:
             if self._alive >= self._most and others:
@@ -243,5 +244,5 @@ class DecoderPool:
         self._idle[decoder.narrow].append(decoder)
 
     def discard(self) -> None:
-        """A decoder in use will not come back."""
+        """Takes a decoder in use, which failed, off the count."""
         self._alive -= 1

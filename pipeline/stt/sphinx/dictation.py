@@ -1,8 +1,8 @@
-"""Free dictation with pocketsphinx's general language model, in a process of its own.
+"""Free dictation with pocketsphinx's general language model, in a helper process.
 
-It takes 1 to 2 ms per 20 ms of audio, 90 MB, and gets 20 to 77 % of the words of a telephone call wrong: a
-stopgap for questions that name no answers, not a recogniser to rely on. One process serves all calls, one
-after the other, and a call waits for 1.3 s at most: the search is therefore narrow.
+Dictation takes 1 to 2 ms per 20 ms of audio and 90 MB, and 20 to 77 % of the words of a telephone call are
+wrong: a fallback for questions without expected answers. One process serves all calls in turn, and a call
+waits for 1.3 s at most; the search is therefore narrow.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pipeline.speech import HeardWord, Hypothesis
 
 
 class _Line:
-    """Those who wait for the process. The shortest utterance is next: a word is not kept waiting by a story,
-    which would be late in any case."""
+    """The queue for the process. The shortest utterance is next, so that a word does not wait for a long
+    utterance, which would be late in any case."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -29,7 +29,7 @@ class _Line:
         self._served = False
 
     async def enter(self, length: int) -> None:
-        """Returns when it is one's turn."""
+        """Waits for the turn of an utterance of `length` bytes."""
         if not self._served:
             self._served = True
             return
@@ -38,12 +38,12 @@ class _Line:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it came in the same moment
+            if not turn.cancelled():  # the turn came at the moment of the cancellation
                 self.leave()
             raise
 
     def leave(self) -> None:
-        """Whoever's turn it was has had it."""
+        """Ends a turn; the next waiting utterance begins."""
         while self._waiting:
             turn = heapq.heappop(self._waiting)[2]
             if not turn.done():
@@ -53,7 +53,7 @@ class _Line:
 
 
 class FreeDictation:
-    """The process, started with the first request and again after it died."""
+    """Decodes in a helper process, which the first request starts, and the next one after its death."""
 
     def __init__(self) -> None:
         self._process: asyncio.Task[Process] | None = None
@@ -66,7 +66,7 @@ class FreeDictation:
         await self._line.enter(len(samples))
         job = asyncio.create_task(self._exchange(samples), name="free dictation")
         self._jobs.add(job)
-        job.add_done_callback(self._done)  # not sooner: a process cannot be told to stop
+        job.add_done_callback(self._done)  # also after a cancellation: the process cannot be stopped
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:
@@ -78,10 +78,10 @@ class FreeDictation:
         self._jobs.discard(job)
         self._line.leave()
         if not job.cancelled():
-            job.exception()  # whoever asked may have gone: a failure that nobody waits for is no event
+            job.exception()  # retrieves the exception of a job without a waiter
 
     async def _exchange(self, samples: bytes) -> Hypothesis:
-        """One utterance to the process and what was understood back. Raises `EngineError`."""
+        """Sends one utterance to the process and receives its hypothesis. Raises `EngineError`."""
         started = None
         try:
             started = self._started()
@@ -100,13 +100,14 @@ class FreeDictation:
         return Hypothesis(heard["text"], heard["confidence"], words)
 
     def warm(self) -> None:
-        """Starts the process as somebody begins to speak, so that it has its model when they stop."""
+        """Starts the process when the caller begins to speak, so that its model is loaded at the end of the
+        utterance."""
         if not self._closed:
             self._started()
 
     @property
     def pid(self) -> int | None:
-        """The process's id once it is started."""
+        """The process id, None while no process runs."""
         started = self._process
         return started.result().pid if started is not None and _is_running(started) else None
 
@@ -118,7 +119,7 @@ class FreeDictation:
         return self._process
 
     async def close(self) -> None:
-        """Kills the process; the utterance in it and those that wait for it fail."""
+        """Kills the process; the utterance under way and those that wait fail."""
         self._closed = True
         jobs = tuple(self._jobs)
         for job in jobs:
@@ -130,7 +131,7 @@ class FreeDictation:
 
 
 async def _start() -> Process:
-    """The process. Raises OSError."""
+    """Starts the process. Raises OSError."""
     return await start_confined("pipeline.stt.sphinx.dictation_process", stderr=DEVNULL)
 
 

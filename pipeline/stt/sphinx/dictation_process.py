@@ -1,8 +1,8 @@
-"""The process of free dictation: utterances from stdin, what was understood to stdout.
+"""The process of free dictation: takes utterances from stdin and writes hypotheses to stdout.
 
 The messages are those of `pipeline.confinement.messages`: int16 samples at 16 kHz as a payload, and an answer
-with text, confidence and words in its head. The process ends when its stdin does, so it cannot outlive the
-server.
+with text, confidence and words in its head. The process ends when its stdin ends, so that it cannot outlive
+the server.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pipeline.confinement.messages import answers, pack, receive
 from pipeline.stt.sphinx.decoder import hypothesis
 
 _SEARCH: Mapping[str, Any] = {"maxhmmpf": 3000, "maxwpf": 5, "fwdflat": False}
-"""Defaults: 30000, no bound, a second pass. 14 sentences of flite's voices over µ-law: 0.085 s for a second
-of audio instead of 0.21, 23 % of the words wrong instead of 17."""
+"""A narrower search than the defaults (30000, no bound, a second pass): on 14 sentences of flite's voices
+over µ-law, 0.085 s instead of 0.21 s for a second of audio, and 23 % instead of 17 % of the words wrong."""
 
 
 def main() -> int:
-    """Serves until stdin ends."""
+    """Decodes the utterances that arrive on standard input until it ends."""
     sink = answers()
     Confinement(descriptors=(sink.fileno(),), memory_mb=1024).apply()
     decoder = pocketsphinx.Decoder(pocketsphinx.Config(loglevel="FATAL", **_SEARCH))

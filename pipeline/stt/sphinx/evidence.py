@@ -1,12 +1,12 @@
-"""How sure it is that the words of a grammar were said, from one search and the phones of its words.
+"""Computes the probability that the words of a grammar were said, from one search and the phones of its
+words.
 
-A grammar has no word for anything else: "hello there" is the answer that sounds most like it, and the
-posterior among answers is high. What gives it away: its frames fit the words badly (a frame's score is
-relative to the best density of all phones in the search), other phones fit the same frames better than those
-of the words, beside how well any phones fit this voice and line (`pipeline.stt.sphinx.phones`), and there
-is a voice before or behind the words. The measures are few: with more of them, a fit to few people refused
-twice as many answers of others. `WEIGHTS` is a logistic regression, set by `python -m bench
-embedded-stt-weights`.
+A grammar has no word for other speech: "hello there" becomes the answer that sounds most like it, with a high
+posterior among the answers. Three measures detect that: the frames fit the words badly (a frame's score is
+relative to the best density of all phones in the search); other phones fit the same frames better, relative
+to the fit of any phones to this voice and line (`pipeline.stt.sphinx.phones`); and there is a voice before or
+after the words. The measures are few: with more of them, weights fitted to few people refused twice as many
+answers of others. `WEIGHTS` is a logistic regression, made by `python -m bench embedded-stt-weights`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Levels = npt.NDArray[np.float32]
 
 _FRAME: Final = 160  # samples of 10 ms at 16 kHz
 PLAIN: Final = "plain"
-"""The text begins with yes or no, as answers do more often than with a grammar's other words."""
+"""Name of the measure for a text that begins with yes or no, the most frequent first words of answers."""
 
 KINDS: Final = ("yes_no", "digits", "date")
-"""Kinds of question with odds of their own: how much is taken for an answer to each is set by the kind."""
+"""Kinds of question with weights of their own."""
 
 _PLAIN: Final = frozenset({"yes", "yeah", "yep", "yup", "no", "nope"})
 
-_WORST: Final = -745.0  # a score below is 0.0 as a float, in which pocketsphinx tells it
+_WORST: Final = -745.0  # pocketsphinx gives lower scores as 0.0
 _LOUD_BELOW_DB: Final = (
     25.0  # this far below the words' loud frames begins what is no voice of the same person
 )
 _FLOOR_DB: Final = 30.0
 _MISFIT: Final = -5.0
 _TALK: Final = math.log(65.0)  # frames
-_EDGE: Final = 3  # frames around the words that are theirs too
+_EDGE: Final = 3  # frames around the words that belong to them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,25 @@ class SpokenWord:
 
     @property
     def frames(self) -> int:
-        """How long it lasts."""
+        """Length in frames of 10 ms."""
         return self.last - self.first + 1
 
 
 def score(likelihood: float) -> float:
-    """The logarithm of a segment's `ascore`, which may have underflowed."""
+    """Gives the natural logarithm of a segment's `ascore`, which may have underflowed to 0."""
     return math.log(likelihood) if likelihood > 0 else _WORST
 
 
 def levels(samples: bytes) -> Levels:
-    """The level of each frame of 10 ms, in dB. `samples`: int16 at 16 kHz."""
+    """Gives the level in dB of each frame of 10 ms. `samples`: int16 at 16 kHz."""
     whole = np.frombuffer(samples, np.int16, len(samples) // (2 * _FRAME) * _FRAME)
     frames = whole.reshape(-1, _FRAME).astype(np.float32)
     return np.asarray(10 * np.log10(np.einsum("ij,ij->i", frames, frames) / _FRAME + 1), np.float32)
 
 
 def evidence(words: Sequence[SpokenWord], heard: Levels, made: Grammar) -> dict[str, float]:
-    """What speaks for and against at least one word, beside its phones' fit. `heard`: the utterance; `made`:
-    the grammar that was searched."""
+    """Gives the measures of at least one word, without those of phones. `heard`: the levels of the
+    utterance's frames; `made`: the grammar of the search."""
     frames = sum(word.frames for word in words)
     found = {
         "fit": sum(word.score for word in words) / frames,
@@ -87,18 +87,19 @@ def evidence(words: Sequence[SpokenWord], heard: Levels, made: Grammar) -> dict[
 
 
 def is_hopeless(found: Mapping[str, float]) -> bool:
-    """The words were not said, whatever else is found: they fit too badly, or too much is beside them."""
+    """Whether the words were certainly not said: they fit too badly, or there is too much voice around
+    them."""
     return found["fit"] < _MISFIT or found["beside"] > _TALK
 
 
 def confidence(found: Mapping[str, float], weights: Mapping[str, float] = WEIGHTS) -> float:
-    """The probability that the words were said."""
+    """Gives the probability, 0 to 1, that the words were said."""
     odds = weights["prior"] + sum(weights[name] * value for name, value in found.items())
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
 
 
 def _beside(words: Sequence[SpokenWord], heard: Levels) -> int:
-    """Frames as loud as a voice outside the words."""
+    """The number of frames outside the words that are as loud as a voice."""
     first, last = words[0].first, words[-1].last
     inside = heard[first : last + 1]
     if not len(inside):

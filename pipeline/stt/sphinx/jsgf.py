@@ -1,7 +1,7 @@
-"""What a question may be answered with, as a JSGF grammar for pocketsphinx.
+"""Makes a JSGF grammar of the expected answers to a question, for pocketsphinx.
 
-A grammar is what makes this recogniser work on a telephone: 0 to 7 % of words wrong on human-like voices,
-where free dictation has 42 to 77 %. English only, as the acoustic model is.
+With a grammar 0 to 7 % of the words of human-like voices on a telephone line are wrong, with free dictation
+42 to 77 %. English only, like the acoustic model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RULES = """
 """
 
 GRAMMAR_KINDS = ("yes_no", "digits", "number", "date", "time", "name")
-"""Kinds of `Expected` with a rule here; "free" has none."""
+"""Kinds of `pipeline.speech.Expected` that have a rule; "free" has none."""
 
 _RULE = re.compile(r"<(\w+)> = ([^;]+);")
 _REFERENCE = re.compile(r"<(\w+)>")
@@ -61,8 +61,8 @@ _WORD = re.compile(r"[a-z][a-z']*")
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """`jsgf`: the text. `words`: all it can hear. `dropped`: phrases without a known pronunciation.
-    `kinds`: the built-in shapes in it."""
+    """A grammar. `jsgf`: the text. `words`: all words of the grammar. `dropped`: phrases that were left out,
+    since a word has no pronunciation. `kinds`: the built-in kinds in the grammar."""
 
     jsgf: str
     words: tuple[str, ...]
@@ -71,11 +71,12 @@ class Grammar:
 
 
 def grammar(expected: Expected | None, knows: Callable[[str], bool]) -> Grammar | None:
-    """The grammar of `expected`; None where anything may be said, or where nothing of it can be heard.
+    """Makes the grammar of `expected`; None where any words are allowed, or where no answer can be
+    recognised.
 
-    `knows(word)` says whether a word has a pronunciation. A phrase with a word that has none is dropped
-    whole: without that word it would be another answer. Phrases hold nothing but known words, so no text of
-    a script can be read as JSGF.
+    `knows(word)`: whether a word has a pronunciation. A phrase with a word without one is left out, since
+    without that word the phrase would be another answer. Phrases have known words only, so that no text of a
+    script can be read as JSGF.
     """
     if expected is None or "free" in expected.kinds:
         return None
@@ -97,7 +98,7 @@ def grammar(expected: Expected | None, knows: Callable[[str], bool]) -> Grammar 
 
 
 def unknown_words(phrases: Iterable[str], knows: Callable[[str], bool]) -> list[str]:
-    """Words of `phrases` that cannot be heard, each once, in order."""
+    """Gives the words of `phrases` without a pronunciation, each once, in order."""
     words = dict.fromkeys(word for phrase in phrases for word in plain_words(phrase).split() or [""])
     return [word for word in words if not _WORD.fullmatch(word) or not knows(word)]
 

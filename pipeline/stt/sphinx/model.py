@@ -1,8 +1,8 @@
-"""The phones of pocketsphinx's acoustic model: how well frames fit each state of each.
+"""Evaluates how well frames fit the states of each phone in pocketsphinx's acoustic model.
 
-pocketsphinx tells scores only beside the best of those that its search has open, so two searches cannot be
-compared. Here the same densities are read from the model's files (en-us, "ptm": one codebook a phone, three
-streams: cepstra and their two derivatives) and every phone's are evaluated, without its context.
+pocketsphinx gives scores relative to the best of the active ones, so that two searches cannot be compared.
+This module reads the same densities from the model's files (en-us, "ptm": one codebook per phone, three
+streams: cepstra and their two derivatives) and evaluates those of all phones, without context.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PHONES: Final = (
     *("HH", "IH", "IY", "JH", "K", "L", "M", "N", "NG", "OW", "OY", "P", "R", "S", "SH", "SIL", "T", "TH"),
     *("UH", "UW", "V", "W", "Y", "Z", "ZH"),
 )
-"""In the order of the model's definition."""
+"""The phones in the order of the model's definition."""
 
 STATES: Final = 3
-"""Of a phone, one behind the other."""
+"""Number of states of a phone, in a row."""
 
 CEPSTRA: Final = 13
 
@@ -34,14 +34,14 @@ _STREAMS: Final = 3
 _DENSITIES: Final = 128
 _HEADER: Final = b"endhdr\n"
 _WEIGHT: Final = 0.1024  # natural logarithms in one step of a mixture weight
-_BLOCK: Final = 32  # frames; what they take fits a core's cache
+_BLOCK: Final = 32  # frames of a block, which fits a core's cache
 _LEAST_VARIANCE: Final = 1e-4  # pocketsphinx's varfloor
 _LEAST_LIKELY: Final = 1e-30
 
 
 class PhoneModel:
-    """The densities of a line of 8 kHz if `narrow`, else as they come. `means`: of the cepstra. Raises
-    OSError or ValueError where the model's files are not those of en-us."""
+    """The densities of the acoustic model. `narrow`: transformed for a line of 8 kHz. `means`: of the
+    cepstra. Raises OSError or ValueError where the model's files are not those of en-us."""
 
     def __init__(self, means: str, *, narrow: bool) -> None:
         folder = Path(pocketsphinx.get_model_path("en-us/en-us"))
@@ -96,7 +96,7 @@ def _parameters(path: Path) -> Floats:
 
 
 def _mixtures(path: Path) -> Floats:
-    """What each density weighs in each state: (streams, phones, densities, states)."""
+    """The weight of each density in each state: (streams, phones, densities, states)."""
     octets = path.read_bytes()
     at = 0
     while size := int.from_bytes(octets[at : at + 4], "little"):

@@ -1,4 +1,4 @@
-"""What a line of 8 kHz makes of the acoustic model's cepstra, as MLLR of its means.
+"""The transformation of the acoustic model's means (MLLR) for a line of 8 kHz.
 
 Made by `python -m bench embedded-stt-narrow`: row by column, narrow cepstrum by wide cepstrum."""
 
@@ -24,8 +24,8 @@ TRANSFORM: Final = (
 
 
 def mllr() -> str:
-    """The file that pocketsphinx reads: one class, three streams (cepstra and their two derivatives), and for
-    each the matrix, what is added (nothing), and the factor of the variances."""
+    """Gives the file that pocketsphinx reads: one class, three streams (cepstra and their two derivatives),
+    and for each stream the matrix, the bias (0) and the factor of the variances (1)."""
     size = len(TRANSFORM)
     rows = [*TRANSFORM, (0.0,) * size, (1.0,) * size]
     stream = "\n".join([str(size), *(" ".join(map(str, row)) for row in rows)])

@@ -1,4 +1,4 @@
-"""The phones of words beside all phones, over the same frames: what says whether the words were said."""
+"""Compares the fit of words' phones with that of all phones over the same frames, to verify the words."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pipeline.stt.sphinx.model import PHONES, Floats
 
 _INDEX: Final = {name: at for at, name in enumerate(PHONES)}
 _RIVALS: Final = np.array([at for name, at in _INDEX.items() if name[0] != "+"])
-_CHANGE: Final = 3.0  # what the loop pays for another phone, as a natural logarithm
+_CHANGE: Final = 3.0  # cost of a change of phone in the loop, as a natural logarithm
 _MOST: Final = 12.0
-"""A frame counts against a phone by no more than this: a click is not a word."""
+"""Most that a single frame counts against a phone, so that a click does not decide."""
 
 _FAR: Final = 1e9
 
 
 def phone_evidence(words: Sequence[tuple[Sequence[str], Floats]], whole: Floats) -> dict[str, float]:
-    """What the phones of words say for them. `words`: of each its phones, and the costs of its frames in each
-    state of each phone (`pipeline.stt.sphinx.model`). `whole`: those from the first word to the last."""
+    """Gives the measures of the words' phones. `words`: for each word its phones, and the costs of its frames
+    in each state of each phone (`pipeline.stt.sphinx.model`). `whole`: the costs of the frames from the first
+    word to the last."""
     gaps = []
     for names, costs in words:
         phones = np.array([_INDEX[name] for name in names])
@@ -34,7 +35,7 @@ def phone_evidence(words: Sequence[tuple[Sequence[str], Floats]], whole: Floats)
 
 
 def aligned(costs: Floats, phones: Sequence[int]) -> tuple[npt.NDArray[np.intp], float]:
-    """Which of `phones`, one behind the other, each frame belongs to, and what that costs."""
+    """Aligns the frames to `phones` in order: gives each frame's index in `phones`, and the cost."""
     frames, states = len(costs), 3 * len(phones)
     if frames < states:
         labels = np.arange(frames) * len(phones) // frames
@@ -55,7 +56,7 @@ def aligned(costs: Floats, phones: Sequence[int]) -> tuple[npt.NDArray[np.intp],
 
 
 def looped(costs: Floats) -> float:
-    """What the frames cost as any phones one behind the other."""
+    """Gives the cost of the frames as any sequence of phones."""
     step = costs[:, _RIVALS]
     cost = np.full(step.shape[1:], _FAR)
     cost[:, 0] = step[0, :, 0] + _CHANGE

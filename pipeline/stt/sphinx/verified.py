@@ -1,8 +1,8 @@
-"""A whole utterance understood by pocketsphinx, and whether its words were said.
+"""Recognises a whole utterance with pocketsphinx and verifies that its words were said.
 
-The audio is brought to the level of the acoustic model's training first: a quiet or a loud line costs words,
+The audio is first scaled to the level of the acoustic model's training: a quiet or a loud line costs words,
 and its frames fit badly. Then the grammar is searched, and the frames of words that may be right are compared
-with all phones: by `pipeline.stt.sphinx.evidence` both make the confidence.
+with all phones; `pipeline.stt.sphinx.evidence` makes the confidence of both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.speech import Hypothesis
+from pipeline.speech import HeardWord, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, Dictionary, SphinxDecoder, means
 from pipeline.stt.sphinx.evidence import SpokenWord, confidence, evidence, is_hopeless, levels
 from pipeline.stt.sphinx.jsgf import Grammar
@@ -26,18 +26,22 @@ from pipeline.stt.sphinx.phones import phone_evidence
 
 _FRAME: Final = RATE_HZ // 100 * 2  # octets of 10 ms
 _SLICE: Final = 10 * _FRAME
-"""Decoding is done in pieces, so that the event loop has the interpreter in between."""
+"""Bytes decoded at once; between two pieces the event loop may have the interpreter."""
 
 _MEMORY: Final = Path("/dev/shm")
-"""Where pocketsphinx writes cepstra, which it gives in no other way: 5 kB for a second, read and deleted."""
+"""The folder for pocketsphinx's files of cepstra, which it gives in no other way: 5 kB for a second."""
 
 _LEVEL_DB: Final = 69.0
-"""Of the loud frames, as RMS of int16. Recorded digits and words: 92 % right at 67 to 71 dB, 90 at 63 and at
-75; 18 dB below, every third answer would be refused."""
+"""Level of the loud frames after scaling, as RMS of int16. Of recorded digits and words 92 % are right at 67
+to 71 dB, 90 % at 63 and at 75 dB; 18 dB below, every third answer would be refused."""
 
 _LOUD_DB: Final = 20.0  # below the loudest frame
 _QUARTILE: Final = 0.75
 _SILENT_DB: Final = 30.0
+_AROUND: Final = 20
+"""Frames of silence before and behind the voice, as in what the evidence was weighed on: a search that begins
+or ends inside a word stretches it, and "time" is "sign" with 0.76 instead of 0.30."""
+
 _MOST_DB: Final = 24.0
 
 
@@ -54,7 +58,7 @@ class Verified:
         self._model = PhoneModel(means(narrow=narrow), narrow=narrow)
 
     def hear(self, samples: bytes, grammar: Grammar) -> Hypothesis:
-        """What is understood of `samples` (int16 at 16 kHz), with the probability that it was said."""
+        """Recognises `samples` (int16 at 16 kHz); confidence is the probability that the words were said."""
         heard, found = self.weigh(samples, grammar)
         if not found:
             return Hypothesis("")
@@ -64,17 +68,18 @@ class Verified:
 
     def weigh(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, dict[str, float]]:
         """What is understood and the evidence for it, empty where there is nothing or it is hopeless."""
-        samples = levelled(samples)
+        samples, before = surrounded(levelled(samples))
         try:
             heard, words, cepstra = self._searched(samples, grammar)
         except (RuntimeError, KeyError):
-            self._decoder = self._make()  # an utterance that was not ended lets no other one begin
+            self._decoder = self._make()  # the old one cannot begin another utterance without ending this one
             raise
         if not heard.text or not words:
             return Hypothesis(""), {}
         found = evidence(words, levels(samples), grammar)
         if is_hopeless(found):
             return heard, {}
+        heard = replace(heard, words=tuple(_moved(word, before) for word in heard.words))
         first = words[0].first
         costs = self._model.costs(cepstra, first, words[-1].last)
         pieces = [
@@ -90,9 +95,27 @@ class Verified:
         return self._decoder.end(), self._decoder.spoken(), self._decoder.cepstra()
 
 
+def surrounded(samples: bytes) -> tuple[bytes, int]:
+    """`samples` (int16 at 16 kHz) with enough silence around the voice, and how many frames of it were put in
+    front."""
+    frames = levels(samples)
+    loud = np.flatnonzero(frames > frames.max() - _LOUD_DB) if len(frames) else frames
+    if not len(loud):
+        return samples, 0
+    before = max(0, _AROUND - int(loud[0]))
+    behind = max(0, _AROUND - (len(frames) - 1 - int(loud[-1])))
+    return bytes(before * _FRAME) + samples + bytes(behind * _FRAME), before
+
+
+def _moved(word: HeardWord, frames: int) -> HeardWord:
+    """`word` in the utterance that had `frames` less in front."""
+    ms = 10 * frames
+    return replace(word, start_ms=max(0, word.start_ms - ms), end_ms=max(0, word.end_ms - ms))
+
+
 def levelled(samples: bytes) -> bytes:
-    """`samples` (int16 at 16 kHz) with a voice as loud as in the acoustic model's training; what is hardly
-    louder than silence stays as it is."""
+    """Scales `samples` (int16 at 16 kHz) to the level of the acoustic model's training; near silence is
+    returned as it is."""
     frames = levels(samples)
     if not len(frames) or frames.max() < _SILENT_DB:
         return samples

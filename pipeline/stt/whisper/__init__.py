@@ -1,1 +1,1 @@
-"""Whisper models in a process of their own, shared by all calls."""
+"""Whisper models in a helper process, shared by all calls."""

@@ -1,6 +1,7 @@
-"""Decodes that wait for a thread, whoever waits longest first, and taken several at a time: a GPU decodes
-sixteen utterances of as many calls in little more time than one. Files wait behind all calls, and leave them
-free threads. And words that two decodes of a growing utterance agree on."""
+"""Queues decodes for threads, in batches, and finds the words that two decodes of an utterance agree on.
+
+The decode that waited longest is first. A GPU decodes sixteen utterances of several calls in little more time
+than one. Decodes of files wait behind those of calls, and leave threads free for calls."""
 
 from __future__ import annotations
 
@@ -18,25 +19,25 @@ from pipeline.latency import WAIT_BOUNDS_S, DecoderWaits
 from pipeline.speech import Hypothesis
 
 BUSY_S: Final = 0.5
-"""Between two spare decodes of an utterance, where other threads decode."""
+"""Seconds between two interim decodes of an utterance while other threads decode."""
 
 KEPT: Final = 2
-"""So many free threads are not for files, where there are more: one for results, one for partial words. Of
-two threads one is; a single one serves all."""
+"""Number of threads that files leave free: one for results, one for interim decodes. Of two threads files
+leave one free; a single thread serves all."""
 
 
 class Urgency(enum.IntEnum):
-    """Who waits for a decode. The lower goes first, whatever the other has waited."""
+    """The priority of a decode; a lower value goes first, whatever the waiting time."""
 
-    RESULT = 0  # a caller who has stopped
-    PARTIAL = 1  # nobody: words while they speak on
-    FILE = 2  # somebody who sent a file, and is on no line
+    RESULT = 0  # for a caller who has stopped speaking
+    PARTIAL = 1  # an interim decode during speech
+    FILE = 2  # for a file outside a call
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """One utterance to be decoded. Those with the same `group` may be decoded together. `phrases`: answers
-    that are expected. `waiting_since`: when it was asked for, by the clock of `time.monotonic`."""
+    """One utterance to be decoded: int16 `samples` at `rate_hz`. Decodes of the same `group` may run in one
+    pass. `phrases`: the expected answers. `waiting_since`: moment of the request, by `time.monotonic`."""
 
     samples: Pcm
     rate_hz: int
@@ -49,20 +50,19 @@ class Decode:
 
     @property
     def group(self) -> Hashable:
-        """What one pass of the model has in common: a long piece of a file would make it longer for
-        callers."""
+        """The key of decodes that may run in one pass. Files are apart, since a long piece of a file makes
+        the pass longer for callers."""
         return self.language, self.hotwords, self.urgency is Urgency.FILE
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The lowest is decoded first."""
+        """The place in the queue: the decode of the lowest rank is next."""
         return self.urgency, self.waiting_since
 
 
 class DecodeQueue:
-    """Runs `decode` in `threads` threads, on up to `batch` waiting utterances at once. What `decode` raises
-    is the outcome of each of them. The queue is as long as there are utterances: each has at most two
-    decodes in it."""
+    """Runs `decode` in `threads` threads, on up to `batch` waiting utterances at once. An exception of
+    `decode` is the outcome of each of these utterances. An utterance has at most two decodes in the queue."""
 
     def __init__(
         self, decode: Callable[[Sequence[Decode]], Sequence[Hypothesis]], *, threads: int, batch: int
@@ -73,21 +73,21 @@ class DecodeQueue:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="whisper")
         self._threads = self._idle = threads
-        self._begun: dict[int, float] = {}  # by thread: when the pass began that it runs
+        self._begun: dict[int, float] = {}  # begin of the pass under way, by thread
         self._counts = [0] * (len(WAIT_BOUNDS_S) + 1)
         self._waited_s = 0.0
 
     def put(self, decode: Decode) -> Future[Hypothesis]:
-        """Queues it; the future may be cancelled as long as its turn has not come. Raises RuntimeError after
-        `close`."""
+        """Queues `decode` and returns the future of its outcome, which may be cancelled until the decode
+        begins. Raises RuntimeError after `close`."""
         with self._lock:
             self._waiting.append(decode)
         self._pool.submit(self._work)
         return decode.outcome
 
     def pause_s(self, least_s: float) -> float | None:
-        """How long after an utterance's last spare decode the next may come: `least_s` where nothing is
-        decoded, longer where there is, and None where the last free thread would be taken from results."""
+        """Gives the seconds after an utterance's last interim decode at which the next may follow: `least_s`
+        if all threads are free, longer if not, None if it would take the last free thread from results."""
         with self._lock:
             free = self._idle - sum(each.urgency is not Urgency.FILE for each in self._waiting)
         if free <= 1:
@@ -95,21 +95,21 @@ class DecodeQueue:
         return least_s if free == self._threads else max(least_s, BUSY_S)
 
     def stuck_s(self, now: float) -> float:
-        """For how long every thread has been at its pass; 0 where one is free."""
+        """Gives the seconds for which all threads have been decoding; 0 if one is free."""
         with self._lock:
             return 0.0 if self._idle else now - max(self._begun.values(), default=now)
 
     def waits(self) -> DecoderWaits:
-        """Of all results so far."""
+        """Gives the histogram of the waits of all results so far."""
         with self._lock:
             return DecoderWaits(tuple(self._counts), self._waited_s)
 
     def run(self, job: Callable[[], object]) -> Future[object]:
-        """`job` in one of the threads, after what waits."""
+        """Runs `job` in one of the threads, after the jobs submitted before."""
         return self._pool.submit(job)
 
     def close(self) -> None:
-        """Cancels what waits and returns when nothing is decoded any more; blocks."""
+        """Cancels waiting decodes and blocks until those under way have ended."""
         with self._lock:
             waiting = list(self._waiting)
             self._waiting.clear()
@@ -118,13 +118,14 @@ class DecodeQueue:
         self._pool.shutdown(cancel_futures=True)
 
     def _work(self) -> None:
-        """In a thread: whoever waits longest, and others like it, then whoever waits then: a file may have
-        been left waiting for this thread. Nothing where another thread took them."""
+        """Decodes until the queue gives nothing more; runs in a thread. The loop also serves a file that was
+        left waiting for this thread."""
         while taken := self._take():
             self._pass(taken)
 
     def _pass(self, taken: Sequence[Decode]) -> None:
-        """The thread counts as free before anybody knows the outcome: who asks next finds it free."""
+        """Runs one pass. The thread counts as free before the outcome is set, so that a next request at once
+        finds a free thread."""
         heard: Sequence[Hypothesis] = ()
         failure: BaseException | None = None
         try:
@@ -169,9 +170,9 @@ class DecodeQueue:
 
 
 class Agreement:
-    """LocalAgreement-2: of a text that grows, the words are stable on which two decodes one after the other
-    agree from the start (Macháček et al., "Turning Whisper into Real-Time Transcription System", 2023).
-    What was stable stays."""
+    """LocalAgreement-2: of a growing text those words are stable on which two decodes in a row agree from the
+    start (Macháček et al., "Turning Whisper into Real-Time Transcription System", 2023). Stable words stay
+    stable."""
 
     __slots__ = ("_last", "stable")
 
@@ -180,7 +181,7 @@ class Agreement:
         self._last: tuple[str, ...] = ()
 
     def add(self, words: Sequence[str]) -> None:
-        """The words of the next decode."""
+        """Takes the words of the next decode."""
         agreed = 0
         for one, other in zip(self._last, words, strict=False):
             if one != other:

@@ -1,8 +1,7 @@
-"""The server's side of a Whisper model that lives in a process of its own: starts it, asks it, gets over its
-death.
+"""The server's side of a Whisper model in a helper process: starts, asks and restarts the process.
 
-The process keeps a crash of somebody's C++, the model's memory and the interpreter's lock away from the media
-loop. Everything here blocks: it is called from the threads of `whisper_queue`.
+The process keeps crashes of C++ code, the model's memory and the interpreter's lock apart from the media
+loop. Methods block: they are called from the threads of `pipeline.stt.whisper.batching`.
 """
 
 from __future__ import annotations
@@ -38,11 +37,12 @@ from pipeline.stt.whisper.wire import Decoded
 _LOG = logging.getLogger(__name__)
 
 START_S: Final = 55.0
-"""Without a word of the process by then it is not going to start: less than an engine may take."""
+"""Longest wait for the process's first message, in seconds; less than the start of an engine may take."""
 
 HUNG_S: Final = 5.0
 HUNG_TIMES: Final = 20
-"""A decode that takes so long, and so many times what the first one took, hangs: its process is ended."""
+"""A decode hangs when it takes longer than `HUNG_S` and than `HUNG_TIMES` times the first decode; its process
+is then killed."""
 
 _RESTART_S: Final = 5.0
 _LOOK_S: Final = 0.2
@@ -51,7 +51,7 @@ _ENDS_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DecoderProgram:
-    """A model and how it is run: `model` is its directory, `threads` how many decodes run at a time."""
+    """A model and its execution. `model`: the directory; `threads`: number of decodes at a time."""
 
     model: str
     threads: int
@@ -67,7 +67,7 @@ class _State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """One life of the process. `free`: the sockets that nobody uses."""
+    """A started process. `free`: the sockets without a request."""
 
     process: subprocess.Popen[bytes]
     sockets: tuple[socket.socket, ...]
@@ -75,8 +75,8 @@ class _Running:
 
 
 class WhisperDecoder:
-    """A model in its process. One that died is started again at once, beside whoever asks: until it is there,
-    decodes fail, and a call's next recogniser is asked."""
+    """A model in a helper process. A thread restarts a process that died; until it is ready, decodes fail,
+    and a call asks its next recogniser."""
 
     def __init__(self, program: DecoderProgram) -> None:
         self.program = program
@@ -87,10 +87,10 @@ class WhisperDecoder:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._supervisor: threading.Thread | None = None
-        self._deaths = 0  # since the last answer, starts that failed among them
+        self._deaths = 0  # deaths and failed starts since the last answer
 
     def start(self) -> None:
-        """Returns when the model is loaded. Raises `EngineMissing` with the reason."""
+        """Starts the process and blocks until the model is loaded. Raises `EngineMissing` with the reason."""
         try:
             running = self._started()
         except EngineError as error:
@@ -101,17 +101,17 @@ class WhisperDecoder:
         self._supervisor.start()
 
     def took(self, first_decode_s: float) -> None:
-        """How long the first decode took: what hangs is known by it."""
+        """Sets `hung_s` by the time of the first decode, in seconds."""
         self.hung_s = max(HUNG_S, HUNG_TIMES * first_decode_s)
 
     @property
     def multilingual(self) -> bool:
-        """Whether the model knows more than English."""
+        """Whether the model recognises languages other than English."""
         return self._multilingual
 
     @property
     def pid(self) -> int | None:
-        """The process's id while it runs."""
+        """The process id, None while no process runs."""
         running = self._running
         return None if running is None else running.process.pid
 
@@ -124,8 +124,8 @@ class WhisperDecoder:
         window_s: int,
         most: int,
     ) -> list[Decoded]:
-        """The texts of `audios` (16 kHz, at most 30 s each), in one pass, `most` tokens for each. Raises
-        `EngineError`: retryable when the process died, hung or is being started again."""
+        """Decodes `audios` (float32 at 16 kHz, at most 30 s each) in one pass, with at most `most` tokens
+        each. Raises `EngineError`: retryable when the process died, hung or is being restarted."""
         running = self._running
         if running is None:
             raise EngineError("the process of faster-whisper is being started again", retryable=True)
@@ -145,7 +145,7 @@ class WhisperDecoder:
         return [Decoded(**each) for each in answer["texts"]]
 
     def close(self) -> None:
-        """Ends the process for good. Nothing may be decoded any more."""
+        """Ends the process for good; `decoded` must not be called after."""
         self._closing.set()
         with self._lock:
             running, self._running, self._state = self._running, None, _State.CLOSED
@@ -174,7 +174,8 @@ class WhisperDecoder:
         return answer
 
     def _lost(self, running: _Running) -> bool:
-        """Nobody asks this process any more; the supervisor sees its end. Whether that is news."""
+        """Kills the process and takes it out of use; the supervisor restarts it. False: that was done
+        before."""
         with self._lock:
             news = self._running is running
             if news:
@@ -184,7 +185,8 @@ class WhisperDecoder:
         return news
 
     def _supervise(self, running: _Running) -> None:
-        """Waits for the end of each process and starts the next, later with every death in a row."""
+        """Waits for the end of each process and starts the next, after a pause that grows with every death in
+        a row."""
         while not self._closing.is_set():
             code = running.process.wait()
             self._lost(running)
@@ -205,7 +207,7 @@ class WhisperDecoder:
                     _LOG.warning("recogniser process does not start", extra={"reason": str(error)})
 
     def _started(self) -> _Running:
-        """A new process with its model loaded. Raises `EngineError`."""
+        """Starts a process and waits until its model is loaded. Raises `EngineError`."""
         program = self.program
         ours, theirs = [], []
         try:
@@ -273,7 +275,7 @@ def _reason(program: DecoderProgram, head: dict[str, Any]) -> str:
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:
-    """How a process came to its end."""
+    """The reason of a process's end."""
     try:
         return how_it_ended(process.wait(_ENDS_S))
     except subprocess.TimeoutExpired:
@@ -281,7 +283,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 
 def _read(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, or those up to the end of the stream. Raises OSError, TimeoutError."""
+    """Reads `size` bytes, or fewer at the end of the stream. Raises OSError, TimeoutError."""
     parts = []
     while size:
         part = connection.recv(min(size, 1 << 20))

@@ -1,5 +1,5 @@
-"""One utterance that a Whisper model listens to: a growing buffer, decoded as a whole when asked, and the
-beginning of a long one for good while it goes on."""
+"""The recognition of one utterance by a Whisper model: a growing buffer, decoded as a whole on request; the
+beginning of a long utterance is decoded once, while the caller speaks on."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from pipeline.stt.whisper.batching import Agreement
 from pipeline.stt.whisper.pieces import joined, quietest
 
 PIECE_S: Final = 16
-"""What is decoded at once at the most: no more words than `max_new_tokens` holds, Arabic ones too, and half
-of the window. A longer utterance is cut at its quietest place after `EARLIEST_S`."""
+"""Longest audio of a decode: half of Whisper's window, with no more words than `max_new_tokens` holds, also
+in Arabic. A longer utterance is cut at its quietest place after `EARLIEST_S`."""
 
 EARLIEST_S: Final = 8
 
 LOOK_MS: Final = 100
-"""Where there is no thread for the words so far or for the beginning, there may be one after so long."""
+"""Time after which a decode for which there was no thread is tried again."""
 
 
 class Decoding(Protocol):
-    """What an utterance needs of the engine."""
+    """The methods of the engine that an utterance uses."""
 
     def submit(
         self, samples: Pcm, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """Queues one decode. Raises `EngineError` when the engine is not started, `EngineBusy` when it has no
-        thread for long."""
+        """Queues one decode of int16 samples at `rate_hz`. Raises `EngineError` when the engine is not
+        started, `EngineBusy` when all threads are late."""
 
     def submit_spare(self, samples: Pcm, rate_hz: int, language: str) -> Future[Hypothesis]:
-        """The same for one that nobody waits for."""
+        """Queues one interim decode. Raises `EngineError` when the engine is not started."""
 
     def spare_pause_s(self) -> float | None:
-        """How long after the last one an utterance may have its next; None: it would keep others waiting."""
+        """Seconds after an utterance's last interim decode at which the next may follow; None: not now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Where the utterance comes from."""
+class UtteranceFormat:
+    """The line of an utterance: its sample rate, its language and the answers expected."""
 
     rate_hz: int
     language: str
@@ -55,34 +55,47 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The beginning of a long utterance, and the words of it that were certain before it was decoded."""
+    """The beginning of a long utterance: its decode, and the words that interim decodes agreed on."""
 
     job: Future[Hypothesis]
     agreed: tuple[str, ...]
 
     @property
     def words(self) -> list[str] | None:
-        """None until it is decoded."""
+        """The decoded words, None until the decode has succeeded."""
         if not self.job.done() or self.job.cancelled() or self.job.exception() is not None:
             return None
         return self.job.result().text.split()
 
 
 class WhisperListening:
-    """One utterance: a growing buffer at the line's rate, resampled and decoded as a whole when asked."""
+    """One utterance (`pipeline.speech.Listening`): a growing buffer at the line's rate, decoded as a whole on
+    request. `partial_every`: samples between two interim decodes; 0: none."""
 
     __slots__ = (
-        "_agreement", "_closed", "_cut_due", "_due", "_engine", "_every", "_heads", "_line", "_listened_at",
-        "_one", "_orphan", "_partial", "_pcm", "_pushed",
+        "_agreement",
+        "_closed",
+        "_cut_due",
+        "_due",
+        "_engine",
+        "_every",
+        "_format",
+        "_heads",
+        "_listened_at",
+        "_one",
+        "_orphan",
+        "_partial",
+        "_pcm",
+        "_pushed",
     )  # fmt: skip
 
-    def __init__(self, engine: Decoding, line: Line, *, partial_every: int) -> None:
+    def __init__(self, engine: Decoding, format_: UtteranceFormat, *, partial_every: int) -> None:
         self._engine = engine
-        self._line = line
+        self._format = format_
         self._pcm = bytearray()
         self._pushed = 0
         self._every = partial_every
-        self._due = 2 * partial_every  # no word is over before
+        self._due = 2 * partial_every  # earlier than this no word is over
         self._cut_due = 0
         self._listened_at = 0
         self._partial: Future[Hypothesis] | None = None
@@ -93,7 +106,8 @@ class WhisperListening:
         self._closed = False
 
     def push(self, samples: Pcm) -> None:
-        """Keeps a copy."""
+        """Copies the samples (int16 at the line's rate) into the buffer, and starts a partial decode when one
+        is due."""
         self._pcm += samples.tobytes()
         self._pushed += len(samples)
         if self._pushed >= self._cut_due and not self._closed:
@@ -102,7 +116,7 @@ class WhisperListening:
             self._listen_in()
 
     def partial(self) -> str:
-        """The words on which the last two decodes agreed; "" where there were no two."""
+        """The words on which two interim decodes in a row agreed; "" before the second."""
         words: list[str] = []
         for head in self._heads:
             known = head.words
@@ -113,20 +127,20 @@ class WhisperListening:
 
     @property
     def _is_long(self) -> bool:
-        return len(self._pcm) > 2 * PIECE_S * self._line.rate_hz
+        return len(self._pcm) > 2 * PIECE_S * self._format.rate_hz
 
     def _cut(self) -> None:
-        """Decodes the beginnings of what is too long, or what of them there is a thread for."""
+        """Cuts off and decodes beginnings until the rest is short enough or there is no thread."""
         try:
             while self._is_long:
                 self._behead()
-        except EngineBusy:  # for a moment: the audio is kept
-            self._cut_due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+        except EngineBusy:  # the audio is kept, and the cut is tried again
+            self._cut_due = self._pushed + self._format.rate_hz * LOOK_MS // 1000
 
     def _behead(self) -> None:
-        """Decodes the beginning. Raises `EngineBusy`, with nothing cut."""
+        """Cuts off and decodes the beginning. Raises `EngineBusy`, before the cut."""
         samples = np.frombuffer(bytes(self._pcm), np.int16)
-        cut = quietest(samples, self._line.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
+        cut = quietest(samples, self._format.rate_hz, earliest_s=EARLIEST_S, latest_s=PIECE_S)
         try:
             job = self._decode(samples[:cut])
         except EngineBusy:
@@ -139,24 +153,24 @@ class WhisperListening:
         del self._pcm[: 2 * cut]
 
     def _listen_in(self) -> None:
-        """Decodes what there is, unless that is being done or a whole utterance waits for the thread."""
-        self._due = self._pushed + self._line.rate_hz * LOOK_MS // 1000
+        """Starts an interim decode, unless one is under way or results wait for a thread."""
+        self._due = self._pushed + self._format.rate_hz * LOOK_MS // 1000
         if self._closed or (self._partial is not None and not self._partial.done()):
             return
         pause_s = self._engine.spare_pause_s()
-        if pause_s is None or self._pushed - self._listened_at < pause_s * self._line.rate_hz:
+        if pause_s is None or self._pushed - self._listened_at < pause_s * self._format.rate_hz:
             return
         self._due, self._listened_at = self._pushed + self._every, self._pushed
         samples = np.frombuffer(bytes(self._pcm), np.int16)
         try:
-            self._partial = self._engine.submit_spare(samples, self._line.rate_hz, self._line.language)
+            self._partial = self._engine.submit_spare(samples, self._format.rate_hz, self._format.language)
         except (EngineError, RuntimeError):  # the engine is closing
             return
         self._partial.add_done_callback(functools.partial(_overheard, self._agreement))
 
     async def result(self) -> Hypothesis:
-        """Decodes what was pushed so far. Calls queue up: one decode of an utterance runs at a time, also
-        after one was cancelled in the middle (a thread cannot be stopped)."""
+        """Decodes all audio so far. Calls of this method wait for each other: one decode of an utterance runs
+        at a time, and a cancelled one goes on, since a thread cannot be stopped. Raises `EngineError`."""
         async with self._one:
             if self._orphan is not None and not self._orphan.done():
                 await asyncio.wait({self._orphan})
@@ -171,7 +185,7 @@ class WhisperListening:
             try:
                 return joined([*before, await asyncio.shield(future)])
             except asyncio.CancelledError:
-                if job.cancelled() and not is_cancelled():  # by `FasterWhisper.close`, before its turn
+                if job.cancelled() and not is_cancelled():  # by `FasterWhisper.close`, while queued
                     raise EngineError("faster-whisper was closed", retryable=False) from None
                 future.add_done_callback(_forget)
                 job.cancel()
@@ -179,8 +193,8 @@ class WhisperListening:
                 raise
 
     def _decode(self, samples: Pcm) -> Future[Hypothesis]:
-        line = self._line
-        return self._engine.submit(samples, line.rate_hz, line.language, line.expected)
+        format_ = self._format
+        return self._engine.submit(samples, format_.rate_hz, format_.language, format_.expected)
 
     async def _decoded(self, job: Future[Hypothesis]) -> Hypothesis:
         future = asyncio.wrap_future(job)
@@ -202,12 +216,12 @@ class WhisperListening:
 
 
 def _overheard(agreement: Agreement, decode: Future[Hypothesis]) -> None:
-    """In the decoding thread; one at a time. What is nothing now may have been a word: it takes none back."""
+    """Adds an interim decode to `agreement`; runs in the decoding thread. An empty text changes nothing."""
     if not decode.cancelled() and decode.exception() is None and decode.result().text:
         agreement.add(decode.result().text.split())
 
 
 def _forget(future: asyncio.Future[Hypothesis]) -> None:
-    """Takes the outcome of a decode nobody waits for, so that it is not reported as lost."""
+    """Retrieves the exception of a decode without a waiter, so that asyncio does not report it."""
     if not future.cancelled():
         future.exception()

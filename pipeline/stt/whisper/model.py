@@ -1,5 +1,5 @@
-"""The faster-whisper model, with a shorter encoder window. Imported only when the engine starts: it pulls in
-CTranslate2, onnxruntime and PyAV (about a second), and comes with the extra `whisper`."""
+"""Runs the faster-whisper model with a shorter encoder window. Imported only in the process of the model:
+faster-whisper, of the extra `whisper`, imports CTranslate2, onnxruntime and PyAV in about a second."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from faster_whisper.transcribe import get_suppressed_tokens
 from pipeline.stt.whisper.wire import Decoded
 
 _FRAMES_A_SECOND = 100
-_LONGEST_FRAMES = 3000  # the window of the training
-_MARGIN_FRAMES = 100  # silence left behind the last sound, as in training
+_LONGEST_FRAMES = 3000  # the window of Whisper's training
+_MARGIN_FRAMES = 100  # silence after the last sound, as in training
 _QUANTUM_FRAMES = 50  # few distinct lengths, so that CTranslate2's buffers are reused
 
 
 class WindowedWhisper(WhisperModel):  # type: ignore[misc]
-    """`transcribe()` pads every utterance to 30 s, and the encoder pays for the silence: 30 s cost eight to
-    ten times what 10 s do (measured, CPU). This one pads to the window that it is given.
+    """A `WhisperModel` that pads utterances to a given window. `transcribe()` pads every utterance to 30 s,
+    which takes the encoder eight to ten times as long as 10 s (measured, CPU).
 
-    The window's length is part of what a model learned: stock weights were trained at 30 s and lose accuracy
-    on much shorter ones (CTranslate2 #2100): under 10 s half of the words, with tiny.en.
+    Stock weights were trained with windows of 30 s and lose accuracy on much shorter ones (CTranslate2
+    #2100): below 10 s half of the words are wrong, with tiny.en.
     """
 
     def decoded(
@@ -42,8 +42,9 @@ class WindowedWhisper(WhisperModel):  # type: ignore[misc]
         window_s: int,
         most: int,
     ) -> list[Decoded]:
-        """The texts of `audios` (16 kHz, at most 30 s each), in one pass, greedily and without timestamps.
-        A window shorter than the longest of them grows. `most` tokens are written for each."""
+        """Decodes `audios` (float32 at 16 kHz, at most 30 s each) in one pass, greedily and without
+        timestamps, with at most `most` tokens each. `window_s`: least window; longer audio gets a longer
+        one."""
         tokenizer = Tokenizer(
             self.hf_tokenizer, self.model.is_multilingual, task="transcribe", language=language
         )
@@ -80,12 +81,12 @@ def _decoded(result: Any, tokenizer: Tokenizer, most: int) -> Decoded:
 
 
 def load(directory: str, *, threads: int, device: str, compute_type: str) -> WindowedWhisper:
-    """The model of a local directory. Raises what CTranslate2 raises: RuntimeError, ValueError."""
+    """Loads the model of a local directory. Raises RuntimeError, ValueError (CTranslate2's)."""
     return WindowedWhisper(
         directory,
         device=device,
         compute_type=compute_type,
-        cpu_threads=1,  # one core a decode and as many decodes as cores: throughput before latency
+        cpu_threads=1,  # one core for each decode: throughput before latency
         num_workers=threads,
         local_files_only=True,
     )

@@ -1,4 +1,4 @@
-"""Speech that is too long for one decode: where it is cut, and how its pieces become one text."""
+"""Cuts speech that is too long for one decode, and joins the texts of its pieces."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pipeline.speech import Hypothesis
 
 
 def quietest(samples: Pcm, rate_hz: int, *, earliest_s: int, latest_s: int) -> int:
-    """The middle of the quietest 200 ms between two places: a pause, most likely."""
+    """Gives the middle, as a sample's index, of the quietest 200 ms between `earliest_s` and `latest_s`,
+    which is most likely a pause."""
     earliest, step = earliest_s * rate_hz, rate_hz // 50
     frames = samples[earliest : latest_s * rate_hz // step * step].reshape(-1, step)
-    energy = np.square(frames[:, ::4].astype(np.float32)).mean(axis=1)  # every fourth: `push` has 0.2 ms
+    energy = np.square(frames[:, ::4].astype(np.float32)).mean(axis=1)  # `push` has 0.2 ms
     return earliest + (int(np.argmin(np.convolve(energy, np.ones(10), "valid"))) + 5) * step
 
 
 def joined(pieces: Sequence[Hypothesis]) -> Hypothesis:
-    """An utterance from its pieces, at least one; its confidence is the mean over the words."""
+    """Joins the pieces of an utterance, at least one; the confidence is the mean over the words."""
     spoken = [piece for piece in pieces if piece.text]
     if len(pieces) == 1 or not spoken:
         return pieces[-1]
@@ -34,7 +35,7 @@ def joined(pieces: Sequence[Hypothesis]) -> Hypothesis:
 
 
 def shifted(heard: Hypothesis, by_ms: int) -> Hypothesis:
-    """A piece that begins so much later: the times of words count from the first sample of all."""
+    """Shifts the times of a piece's words by `by_ms`, to count from the utterance's first sample."""
     if not by_ms:
         return heard
     words = tuple(

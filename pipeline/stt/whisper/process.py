@@ -1,7 +1,8 @@
 """The process of a Whisper model: `python -m pipeline.stt.whisper.process JSON`.
 
-The object has model (a directory), threads, device, compute_type, and sockets: the descriptors that requests
-come by (`pipeline.stt.whisper.wire`), one for each thread. It ends with them, and cannot outlive the server.
+JSON is an object with model (a directory), threads, device, compute_type, and sockets: the descriptors for
+requests (`pipeline.stt.whisper.wire`), one for each thread. The process ends when the sockets are closed, so
+that it cannot outlive the server.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
@@ -21,15 +23,16 @@ import numpy as np
 
 from pipeline.confinement.confinement import Confinement
 from pipeline.confinement.messages import pack, receive
+from pipeline.errors import kind_of
 
-_SPARE_MB: Final = 1536  # libraries, and what decodes hold
-_COPIES: Final = 4  # of the weights: read whole, converted to a wider type
+_SPARE_MB: Final = 1536  # for libraries and decodes
+_COPIES: Final = 4  # of the weights, which are read whole and converted to a wider type
 
 
 def main() -> int:
-    """Serves the model of this process's argument. What CTranslate2 raises for files that it cannot use is
-    reported first, and ImportError where it is not installed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends us itself
+    """Serves the model of the process's argument. An exception while loading the files, or an ImportError
+    without CTranslate2, is reported as the first message."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server ends this one
     arguments: dict[str, Any] = json.loads(sys.argv[1])
     descriptors: list[int] = arguments.pop("sockets")
     model, cuda = arguments.pop("model"), arguments["device"] != "cpu"
@@ -37,11 +40,10 @@ def main() -> int:
     Confinement(read=(model,), descriptors=descriptors, memory_mb=memory_mb, cuda=cuda).apply()
     streams = [(os.fdopen(each, "rb"), os.fdopen(os.dup(each), "wb")) for each in descriptors]
     first = streams[0][1]
-    try:
+    decoder: Any = None
+    with reported(lambda error: _send(first, _unloaded(error))):
         decoder = resolve_name("pipeline.stt.whisper.model:load")(model, **arguments)
-    except Exception as error:  # the boundary to somebody else's C++
-        kind = "absent" if isinstance(error, ImportError) else "failed"
-        _send(first, {kind: str(error)})
+    if decoder is None:
         return 1
     _send(first, {"multilingual": bool(decoder.model.is_multilingual)})
     _serve(decoder, streams)
@@ -49,8 +51,22 @@ def main() -> int:
 
 
 def needs_mb(model: str) -> int:
-    """The bound on the memory of a process with the model in the directory `model`."""
+    """Gives the memory limit, in MB, of a process with the model in the directory `model`."""
     return _SPARE_MB + _COPIES * (_size(model) >> 20)
+
+
+@contextmanager
+def reported(tell: Callable[[Exception], None]) -> Iterator[None]:
+    """The boundary of a helper process, which has no log: `tell` reports to the server what breaks within.
+    Libraries raise anything: tokenizers a bare `Exception`."""
+    try:
+        yield
+    except Exception as error:
+        tell(error)
+
+
+def _unloaded(error: Exception) -> dict[str, Any]:
+    return {"absent" if isinstance(error, ImportError) else "failed": str(error)}
 
 
 def _serve(decoder: Any, streams: Sequence[tuple[BinaryIO, BinaryIO]]) -> None:
@@ -72,13 +88,13 @@ def _answer(decoder: Any, source: BinaryIO, sink: BinaryIO) -> None:
 
 
 def _decoded(decoder: Any, head: dict[str, Any], samples: bytes) -> dict[str, Any]:
-    """What `decoder` makes of the utterances, or what kind of error it raised: its text may quote them."""
+    """Decodes the utterances; for an error gives only its type, since the message may quote their words."""
     whole = np.frombuffer(samples, np.float32)
     audios = np.split(whole, np.cumsum(head.pop("lengths"))[:-1])
-    try:
-        return {"texts": [asdict(each) for each in decoder.decoded(audios, **head)]}
-    except Exception as error:  # the boundary to somebody else's C++
-        return {"failed": type(error).__name__}
+    found: dict[str, Any] = {}
+    with reported(lambda error: found.update(failed=kind_of(error))):
+        found["texts"] = [asdict(each) for each in decoder.decoded(audios, **head)]
+    return found
 
 
 def _send(sink: BinaryIO, head: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""What of a Whisper model's text is believed: the rules against sentences that nobody said.
+"""Rules that accept or reject a Whisper model's text, against hallucinated sentences.
 
-Measured on recorded people, tones, noise and silence at 8 kHz (`python -m bench people`, docs/engines.md). A
-wrong sentence is acted upon, none is asked for again: in doubt, nothing was said.
+The limits were measured on recorded people, tones, noise and silence at 8 kHz (`python -m bench people`,
+docs/engines.md). An agent acts upon a wrong sentence and asks again after none, so doubtful texts are
+rejected.
 """
 
 from __future__ import annotations
@@ -23,34 +24,35 @@ from pipeline.text.lexicon import lexicon
 from pipeline.text.spoken_numbers import spoken_digits
 
 NO_SPEECH: Final = 0.6
-"""Speech has at most this probability of being none, at a window of 12 s (p99 0.55); what is none begins at
-0.53, and its rest falls to its confidence."""
+"""Highest no-speech probability of speech, at a window of 12 s (p99 0.55). Other audio begins at 0.53; its
+texts below this limit are rejected by their confidence."""
 
-LOOP_COMPRESSION: Final = 2.4  # Whisper's own; its paper, 4.5
+LOOP_COMPRESSION: Final = 2.4  # the limit of Whisper's paper, section 4.5
 WORDS_A_SECOND: Final = 6.0
-"""Words and figures for each second of voice: recorded people say 3.8 at most, loops begin at 8.7."""
+"""Most words and digits in a second of voice: recorded people say at most 3.8, loops begin at 8.7."""
 
 MISHEARD: Final = ((0.6, FAR), (0.8, 0.12))
-"""Below this confidence, a text with so many other sounds may be one of the expected answers, misspelt. What
-the model is surer of is what was said."""
+"""Pairs of a confidence and a share of sounds: below the confidence, a text that differs in so many sounds
+from an expected answer may be that answer. A text of higher confidence is taken as it is."""
 
 OTHER_WINDOW_S: Final = 15
-"""A loop is a chance of the window's length: decoded once more with this one, hardly any was left."""
+"""Window of a second decode after a loop: loops depend on the window's length, and hardly any remained."""
 
 LEARNED_WINDOW_S: Final = 30
+"""The window of Whisper's training."""
 
 TOKENS: Final = 12
 TOKENS_A_SECOND: Final = 10
-"""What is written at the most, that a loop costs little; a text that is longer is decoded once more."""
+"""Most tokens of a first decode, so that a loop costs little; a longer text is decoded once more."""
 
 _SAID_OFTEN: Final = re.compile(r"(?<!\S)(\S+(?: \S+){0,2}?)(?: \1){2,}(?: \S{1,12}$)?(?!\S)")
 
 
 def voiced_s(samples: Pcm, rate_hz: int) -> float:
-    """How much voice there is in `samples`, as the line's detector finds it."""
+    """Gives the seconds of voice in `samples` (int16 at `rate_hz`), by `EnergyVad`."""
     vad, step, voiced = EnergyVad(rate_hz), frame_samples(rate_hz), 0
     quiet = silence(rate_hz, 20)
-    for _ in range(25):  # what is voice is known by what came before it
+    for _ in range(25):  # the detector needs silence to find the noise floor
         vad.push(quiet)
     for start in range(0, len(samples) - step + 1, step):
         voiced += vad.push(samples[start : start + step]).active
@@ -58,12 +60,12 @@ def voiced_s(samples: Pcm, rate_hz: int) -> float:
 
 
 def most_tokens(voiced: float) -> int:
-    """What a text of so many seconds of voice has at the most."""
+    """Gives the most tokens of a first decode of `voiced` seconds of voice."""
     return TOKENS + math.ceil(TOKENS_A_SECOND * voiced)
 
 
 def is_loop(decoded: Decoded, voiced: float, language: str) -> bool:
-    """Whether the model has said something over and over, in `voiced` seconds of voice."""
+    """Whether the text repeats itself, or is too long for `voiced` seconds of voice."""
     text = plain_words(decoded.text)
     words, raw = text.split(), decoded.text.encode()
     if not decoded.whole or len(raw) > LOOP_COMPRESSION * len(zlib.compress(raw)):
@@ -75,29 +77,28 @@ def is_loop(decoded: Decoded, voiced: float, language: str) -> bool:
 
 
 def is_row(text: str, language: str) -> bool:
-    """Whether one figure is said several times in `text` ("5 5", "nine nine nine"), by its writing or by its
-    word: a loop looks the same."""
+    """Whether `text` is one digit several times ("5 5", "nine nine nine"), which looks like a loop."""
     words = plain_words(text).split()
     digits = spoken_digits(" ".join(words), lexicon(language))
     return len(set(digits)) == 1 and len(digits) > 1 and (len(digits) > 2 or len(words) == 2)
 
 
 def confirmed(decoded: Decoded, again: Decoded, language: str) -> Decoded:
-    """What a second window says; nothing where either says one figure in a row and the two are not the same
-    number, however they are written."""
+    """Gives the second decode; without text if either is one repeated digit (`is_row`) and their digits
+    differ."""
     first, second = (spoken_digits(plain_words(each.text), lexicon(language)) for each in (decoded, again))
     row = is_row(decoded.text, language) or is_row(again.text, language)
     return replace(again, text="") if row and first != second else again
 
 
 def row_window_s(window_s: int, longest_s: float) -> int:
-    """The window to decode one figure in a row with. Shorter ones write one too many; the one that the models
-    learned with counts best."""
+    """Gives the window for a second decode of one repeated digit: that of Whisper's training, which counts
+    best, whereas shorter windows give a digit too many."""
     return LEARNED_WINDOW_S if window_s < LEARNED_WINDOW_S else another_window_s(window_s, longest_s)
 
 
 def another_window_s(window_s: int, longest_s: float) -> int:
-    """The window to decode a loop with, that came of `window_s`."""
+    """Gives the window for a second decode of a loop that came with `window_s`."""
     had = max(window_s, math.ceil(longest_s) + 1)
     if had < OTHER_WINDOW_S:
         return OTHER_WINDOW_S
@@ -105,15 +106,14 @@ def another_window_s(window_s: int, longest_s: float) -> int:
 
 
 def said_once(text: str, language: str) -> str:
-    """A loop's words without the repetitions; "" where figures or number words are among them, of which
-    nobody knows how many were said."""
+    """Removes the repetitions of a loop; gives "" for a loop with digits, whose number is unknown."""
     once = _SAID_OFTEN.sub(r"\1", text)
     return "" if once != text and spoken_digits(text, lexicon(language)) else once
 
 
 def is_figures(text: str, language: str) -> bool:
-    """Whether a text (see `plain_words`) is a number and nothing else. Whisper may write one in several ways,
-    which share the probability: a right number has less of it than right words."""
+    """Whether a text (in the form of `plain_words`) has only digits and digit words. Whisper may write a
+    number in several ways, which share the probability, so that a right number has less confidence."""
     units = lexicon(language).units
     words = [folded(word) for word in text.split()]
     return any(word.isdecimal() for word in words) and all(
@@ -129,9 +129,9 @@ def believed(
     loops: bool = False,
     phrases: Sequence[str] = (),
 ) -> Hypothesis:
-    """What is believed of `decoded`, which `loops` even now. Figures alone (but one figure in a row) need
-    half of `min_confidence`, and so does one of the expected `phrases`; what is not sure and sounds like one
-    of them is taken for it."""
+    """Gives the accepted words of `decoded`, "" for none. `loops`: the second decode is a loop too. Digits
+    alone (except one repeated digit) and the expected `phrases` need half of `min_confidence`. A text of low
+    confidence that sounds like one of `phrases` is replaced by that phrase."""
     if decoded.no_speech_prob > NO_SPEECH:
         return Hypothesis("")
     text, confidence = plain_words(decoded.text), decoded.confidence

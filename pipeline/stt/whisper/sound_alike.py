@@ -1,10 +1,9 @@
-"""Which of the expected answers sounds like what was understood: "limit" is "minute" where that is expected.
+"""Finds the expected answer that sounds like a recognised text: "limit" is "minute" where that is expected.
 
-A recogniser that writes freely spells what it hears as it likes. Two texts are compared by the sounds of
-their words, as pocketsphinx's dictionary has them (English only), and by their letters where it lacks one. A
-text that holds an expected answer is left alone, and so is one that sounds like none, or like two. A number
-is no other number, a day no other day, and nothing is the opposite of what was understood: "I can't come" is
-not "I can come".
+Texts are compared by the phones of their words in pocketsphinx's dictionary (English only), or by letters
+where a word is not in the dictionary. A text that contains an expected answer is kept, and so is a text that
+sounds like none or like two. A number is never taken for another number, a day for another day, or a text for
+its opposite: "I can't come" is not "I can come".
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from pipeline.text.normalise import verbalize
 from pipeline.text.spoken_numbers import in_figures
 
 FAR: Final = 0.34
-"""Of the sounds of the longer one, so many may differ."""
+"""Largest share of the longer text's phones that may differ."""
 
 FAR_LETTERS: Final = 0.25
 
 APART: Final = 0.45
-"""So much farther must the next answer be, where 1 is the farthest."""
+"""Least distance between the best and the second answer, where 1 is the largest distance of an answer."""
 
 MOST_WORDS: Final = 8
-"""A longer text is no answer that was misheard."""
+"""Most words of a text that may be a misheard answer."""
 
 _OPPOSING: Final = (
     "un", "dis", "de", "in", "im", "ir", "il", "non", "mis", "ex", "up", "down", "over", "under", "out",
 )  # fmt: skip
-"""What makes another meaning of a word where it stands before it ("unlock", "decrease")."""
+"""Prefixes that change the meaning of a word ("unlock", "decrease")."""
 
 _SIDES: Final = frozenset({
     "on", "off", "in", "out", "up", "down", "with", "without", "before", "after", "more", "less", "may",
 })  # fmt: skip
-"""One of them is never another; May is in no list of months because it is a verb too."""
+"""Words that are never taken for each other; "may" is not in the lexicon's months, as it is a verb too."""
 
 _ALIKE: Final = tuple(
     frozenset(group.split())
@@ -48,7 +47,7 @@ _ALIKE: Final = tuple(
         "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW",
     )
 )  # fmt: skip
-"""Sounds of which one is half an error for another."""
+"""Groups of phones; a phone of the same group counts as half an error."""
 
 _ENGLISH: Final = lexicon("en")
 
@@ -71,8 +70,8 @@ Phones = tuple[str, ...]
 
 
 def sounding_like(text: str, phrases: Sequence[str], language: str, *, within: float = FAR) -> str:
-    """The one of `phrases` (see `plain_words`) that `text` is, by its sound; "" for none. `within`: the share
-    of the sounds that may differ; 0, only another spelling ("1 4 me" of "one for me", "12" of "twelfth")."""
+    """Gives the one of `phrases` (in the form of `plain_words`) that sounds like `text`; "" for none.
+    `within`: largest share of phones that may differ; 0: only another spelling ("1 4 me" of "one for me")."""
     words = text.split()
     if not words or len(words) > MOST_WORDS or language.lower().partition("-")[0] != "en":
         return ""
@@ -97,7 +96,7 @@ def _holds(text: str, phrase: str, language: str) -> bool:
 
 
 def _contrary(text: str, phrase: str) -> bool:
-    """Whether one denies what the other says, or names another day or number."""
+    """Whether one text denies the other, or names another day or number."""
     if _denies(text) is not _denies(phrase):
         return True
     if _number(text) and _number(text) == _number(phrase):
@@ -116,12 +115,12 @@ def _denies(text: str) -> bool:
 
 
 def _fixed(word: str) -> bool:
-    """Whether `word` is a number or belongs to a date or a time, where the next best is another one."""
+    """Whether `word` is a number or a word of a date or a time, which must not be replaced by another."""
     return word.isdecimal() or word in _FIXED
 
 
 def _opposite(one: str, other: str) -> bool:
-    """Whether two words differ in what stands before the same word: "unlock" and "lock"."""
+    """Whether two words differ by a prefix: "unlock" and "lock"."""
     for rest, stem in itertools.product(_stems(one), _stems(other)):
         if (rest, stem) != (one, other) and _distance(rest, stem) <= 1:
             return True
@@ -135,7 +134,7 @@ def _stems(word: str) -> list[str]:
 
 
 def _number(text: str) -> str:
-    """The figures of a number, counting or ordinal; "" for anything else. Fifty is never fifteen."""
+    """The figures of a cardinal or ordinal number; "" for other texts."""
     words = lexicon("en")
     ordinals = {said: written[:-2] for written, said in words.ordinals.items()}
     figures = ordinals.get(words.ordinals.get(text, text)) or in_figures(text, words)
@@ -144,7 +143,7 @@ def _number(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def phones_of(text: str) -> Phones:
-    """The sounds of `text` in a row; () where a word has none."""
+    """Gives the phones of all words of `text` in order; () if a word is not in the dictionary."""
     found: list[str] = []
     for word in plain_words(verbalize(text, "en")).split():
         known = dictionary().pronunciations(word)
@@ -155,7 +154,7 @@ def phones_of(text: str) -> Phones:
 
 
 def _distance(text: str, phrase: str) -> float:
-    """0: the same in another spelling; at most 1: near enough."""
+    """The distance of two texts: 0 for another spelling, at most 1 for a possible answer."""
     if text.replace(" ", "") == phrase.replace(" ", ""):
         return 0.0
     heard, wanted = phones_of(text), phones_of(phrase)
@@ -165,7 +164,7 @@ def _distance(text: str, phrase: str) -> float:
 
 
 def _changed(one: Sequence[str], other: Sequence[str]) -> float:
-    """Between 0 and 1: what must be changed, for each sound of the longer."""
+    """The edit distance relative to the longer sequence, 0 to 1."""
     row = [float(place) for place in range(len(other) + 1)]
     for first, sound in enumerate(one, 1):
         diagonal, row[0] = row[0], float(first)

@@ -1,4 +1,4 @@
-"""What the server and the process of a Whisper model say to each other (`pipeline.confinement.messages`).
+"""Messages between the server and the process of a Whisper model (`pipeline.confinement.messages`).
 
 There is a stream socket for each thread of the process, with one request on it at a time; the greeting comes
 on the first. Samples are float32, 16 kHz, one utterance after another.
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What the model makes of one utterance; named as faster-whisper's segments name it. `whole`: it came to
-    its end within the tokens that it was given."""
+    """The decoded text of one utterance; field names are those of faster-whisper's segments. `whole`: the
+    text ended within the allowed tokens."""
 
     text: str
     avg_logprob: float
@@ -28,5 +28,5 @@ class Decoded:
 
     @property
     def confidence(self) -> float:
-        """The geometric mean of the probabilities of its tokens."""
+        """The geometric mean of the text's token probabilities."""
         return math.exp(min(0.0, self.avg_logprob))

@@ -1,1 +1,1 @@
-"""Neural voices on onnxruntime, in a process of their own."""
+"""Neural voices on onnxruntime, in a helper process."""

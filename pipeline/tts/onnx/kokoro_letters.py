@@ -1,7 +1,7 @@
-"""espeak-ng's IPA in the letters that Kokoro learned, for English.
+"""Converts espeak-ng's IPA of English to the phoneme letters of Kokoro.
 
-The table is that of misaki (`EspeakFallback` of misaki 0.9.4, Apache-2.0), which made the letters of the
-model's training."""
+The table is that of misaki (`EspeakFallback` of misaki 0.9.4, Apache-2.0), which made the phonemes of the
+model's training data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _SYLLABIC: Final = re.compile("(\\S)\u0329")
 
 
 def kokoro_letters(ipa: str, *, british: bool) -> str:
-    """`ipa`, whose double letters are joined by "^", in Kokoro's letters."""
+    """Converts `ipa`, in which "^" joins the letters of one sound, to Kokoro's letters; `british`: with the
+    British table."""
     for old in sorted(_LETTERS, key=len, reverse=True):
         ipa = ipa.replace(old, _LETTERS[old])
     ipa = _SYLLABIC.sub(r"ᵊ\1", ipa).replace("\u0329", "")

@@ -1,6 +1,7 @@
 """The process of a voice on onnxruntime: `python -m pipeline.tts.onnx.process piper|kokoro JSON`.
 
-JSON holds the arguments of `PiperVoice` or `KokoroVoice`: what they name is all that the process may read."""
+JSON has the arguments of `PiperVoice` or `KokoroVoice`; the process may read only the files that they
+name."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from pipeline.confinement.confinement import Confinement
 from pipeline.tts.subprocess_server import Synthesiser, serve
 
 MEMORY_MB: Final = 2048
-"""A process holds 150 to 500 MB, twice its model while that is loaded."""
+"""Limit of the process's memory; a process uses 150 to 500 MB, and twice its model while loading."""
 
 _VOICES: Final = {"piper": "PiperVoice", "kokoro": "KokoroVoice"}
 _FILES: Final = {"piper": ("model", "config"), "kokoro": ("voices", "vocabulary")}
 
 
 def main() -> int:
-    """Serves the voice of this process's arguments. What onnxruntime raises for files that it cannot use is
-    reported instead of READY, and ImportError where it is not installed."""
+    """Serves the voice of the process's arguments. An exception while loading the files, or an ImportError
+    without onnxruntime, is reported instead of READY."""
     kind = sys.argv[1]
     arguments: dict[str, Any] = json.loads(sys.argv[2])
 

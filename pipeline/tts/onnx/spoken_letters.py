@@ -1,7 +1,8 @@
-"""From a text to the letters of its sounds, with the place where each written word begins among them.
+"""Converts text to phoneme letters, with the place of each written word among them.
 
-espeak-ng drops punctuation and has its own idea of a word ("of the" is one, "2026" four), while a model needs
-the marks and a listener's transcript the words: clauses are cut here, and words laid over what came back.
+espeak-ng drops punctuation and counts words differently ("of the" is one, "2026" four), while a model needs
+the punctuation and the transcript the words. This module therefore splits the text into clauses and maps the
+written words to espeak-ng's phonemes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """`text`: letters and marks, clause by clause. `words`: of each written word, its first character in the
-    written text and its first letter in `text`."""
+    """Phoneme letters of a text. `text`: letters and punctuation, clause by clause. `words`: for each written
+    word, the index of its first character in the written text and of its first letter in `text`."""
 
     text: str
     words: tuple[tuple[int, int], ...]
@@ -32,8 +33,8 @@ class _Clause:
 
 
 def letters_of(written: str, sounds: Callable[[str], str]) -> Letters:
-    """`written` in letters. `sounds`: the letters of words without punctuation, spaces between spoken
-    words."""
+    """Converts `written` to letters. `sounds`: gives the letters of words without punctuation, with spaces
+    between spoken words."""
     text, words = "", list[tuple[int, int]]()
     for clause in _clauses(written):
         spoken = sounds(" ".join(word for _, word in clause.words))
@@ -59,8 +60,8 @@ def _clauses(written: str) -> Iterator[_Clause]:
 
 
 def _begins(words: list[str], spoken: str, sounds: Callable[[str], str]) -> list[int]:
-    """Where each of `words` begins in `spoken`. Where there are more or fewer spoken words than written ones,
-    what each word sounds like alone is looked for."""
+    """The index in `spoken` at which each of `words` begins. Where the numbers of words differ, the letters
+    of each word alone are searched for in `spoken`."""
     starts = [match.start() for match in _WORD.finditer(spoken)]
     if len(starts) == len(words):
         return starts
@@ -72,7 +73,7 @@ def _begins(words: list[str], spoken: str, sounds: Callable[[str], str]) -> list
 
 
 def _mapped(places: list[int], blocks: list[Match]) -> list[int]:
-    """`places` of one string in the other, by the blocks that both have: inside one or at the next."""
+    """Maps `places` of one string to the other by their matching blocks: inside a block, or to the next."""
     return [
         next(
             block.b + max(0, place - block.a)

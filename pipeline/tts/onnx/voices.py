@@ -1,5 +1,5 @@
-"""Piper and Kokoro on onnxruntime, with espeak-ng's phonemes. Imported only in their process: libespeak-ng is
-GPL-3, and a model holds 150 to 300 MB."""
+"""Runs Piper and Kokoro on onnxruntime, with espeak-ng's phonemes. Imported only in the process of a voice:
+libespeak-ng is GPL-3, and a model takes 150 to 300 MB."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _HOP: Final = 256
 """Samples of one frame of a Piper voice."""
 
 _GAIN: Final = 1.4
-"""What Piper's voices say peaks at 0.4 to 0.7 of full scale. One gain for all: raising each clause to the
-same peak, as the program `piper` does, makes a short clause louder than the next."""
+"""Gain of all Piper voices, whose audio peaks at 0.4 to 0.7 of full scale. Scaling each clause to the same
+peak, as the program `piper` does, would make a short clause louder than the next."""
 
 _FRAME: Final = 600
 """Samples of one frame of Kokoro: 25 ms at 24 kHz."""
@@ -33,14 +33,14 @@ _FRAME: Final = 600
 _QUIET: Final = 0.006
 _LEAD_MS: Final = 20
 _PAUSES_MS: Final = {",": 140, ";": 180, ":": 180, ".": 260, "!": 260, "?": 260}
-"""Kokoro begins with 0.3 s of silence and may end with 0.7: what stays before the first sound, and behind the
-last by the mark that ends the text."""
+"""Silence that is kept before the first sound of Kokoro and, by the punctuation at the end, after the last;
+the model makes 0.3 s before and up to 0.7 s after."""
 
 Floats = npt.NDArray[np.float32]
 
 
 class PiperVoice:
-    """One voice; a `Synthesiser`."""
+    """A Piper voice on onnxruntime, as a `Synthesiser`."""
 
     def __init__(self, *, model: str, config: str, threads: int) -> None:
         """`config`: the voice's JSON. Raises OSError, KeyError, ValueError, RuntimeError (onnxruntime's)."""
@@ -55,7 +55,8 @@ class PiperVoice:
         self._session = session([model], threads=threads)
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, speed, speaker."""
+        """Synthesises the request's `text` at `speed` with number `speaker` of the voice. Raises as
+        `Synthesiser.speak`."""
         letters = _letters(str(request["text"]), self._sounds)
         ids, places = self._encoded(letters)
         noise, length, noise_w = self._scales
@@ -72,7 +73,7 @@ class PiperVoice:
         emit(_pcm(np.asarray(made[0], np.float32).ravel() * _GAIN), words)
 
     def _encoded(self, letters: Letters) -> tuple[list[int], list[int]]:
-        """The model's input, and of each letter its place there (of one that the voice lacks, the next)."""
+        """The model's input, and the place of each letter in it (for an unknown letter, the next place)."""
         blank = self._ids["_"]
         ids, places = [*self._ids["^"], *blank], []
         for letter in letters.text:
@@ -84,13 +85,13 @@ class PiperVoice:
 
 
 class KokoroVoice:
-    """One model and its voices; a `Synthesiser`."""
+    """A Kokoro model on onnxruntime with its voices, as a `Synthesiser`."""
 
     rate_hz = 24000
 
     def __init__(self, *, parts: list[str], sha256: str, voices: str, vocabulary: str, threads: int) -> None:
-        """`parts`: of the model, whose sum is `sha256`. `voices`: an .npz of style vectors by name. Raises
-        OSError, KeyError, ValueError, RuntimeError (onnxruntime's)."""
+        """`parts`: the model's files in order; `sha256`: of the joined files. `voices`: an .npz of style
+        vectors by name. Raises OSError, KeyError, ValueError, RuntimeError (onnxruntime's)."""
         self._vocabulary: dict[str, int] = json.loads(Path(vocabulary).read_text())["vocab"]
         with np.load(voices) as styles:
             self._styles: dict[str, Floats] = dict(styles.items())
@@ -98,7 +99,8 @@ class KokoroVoice:
         self._session = session(parts, threads=threads, sha256=sha256, durations=KOKORO_DURATIONS)
 
     def speak(self, request: Mapping[str, Any], emit: Emit) -> None:
-        """See `Synthesiser`; request: text, voice, language (espeak-ng's), speed."""
+        """Synthesises the request's `text` with `voice`, at `speed`, in `language` (espeak-ng's name). Raises
+        as `Synthesiser.speak`."""
         language = str(request["language"])
         text = str(request["text"])
         letters = _letters(text, lambda words: self._sounds(words, language))
@@ -131,7 +133,7 @@ class KokoroVoice:
         return self._styles[voice]
 
     def _trimmed(self, samples: Floats, text: str) -> tuple[Floats, int]:
-        """`samples` without most of the silence around them, and how many were dropped before them."""
+        """Removes most of the silence around `samples`; gives the rest and the number removed before."""
         loud = np.flatnonzero(np.abs(samples) > _QUIET)
         if not len(loud):
             return samples[:0], 0
@@ -150,7 +152,7 @@ def _letters(text: str, sounds: Callable[[str], str]) -> Letters:
 
 
 def _begins(made: list[Any], unit: int, ids: int) -> list[int] | None:
-    """The first sample of each id, from the durations that are the second output; None without them."""
+    """The first sample of each id, by the durations in the second output; None without that output."""
     if len(made) < 2 or np.size(made[1]) != ids:
         return None
     ends = np.cumsum(np.asarray(made[1]).ravel())

@@ -1,6 +1,6 @@
-"""What each effect of the table does: a function in the file that is named after the record which it changes.
+"""The functions of the table's effects, each in the file named after the record that the effect changes.
 
-An effect may return the inner event that follows from it, by which the machine goes on at once."""
+An effect may return an inner event, which the machine then handles at once."""
 
 from __future__ import annotations
 

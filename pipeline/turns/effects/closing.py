@@ -1,4 +1,4 @@
-"""Effects of farewells, which the caller may stop, and of last words, which nothing stops."""
+"""Effects of farewells, which the caller may interrupt, and of last words, which the caller cannot."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pipeline.turns.events import CallConcluded, EndCall, Event, Inner, SayLastW
 
 
 def begin_farewell(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent has said its last words, which are on their way to the caller."""
+    """Takes the agent's words under way for a farewell."""
     assert isinstance(event, CallConcluded)
     turns.farewell.begin(event.reason, now)
 
 
 def say_farewell(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller does not answer: the agent says goodbye."""
+    """Plays a goodbye to a silent caller, who may still interrupt it."""
     turns.prompting.silences += 1
     turns.speculation.answered = ""
     turns.next_turn()
@@ -26,15 +26,15 @@ def say_farewell(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def linger(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The last words were sent: the line stays up until they are heard."""
+    """Keeps the line up for `linger_ms` after the last words were sent, until the far end has played them."""
     turns.arm(now + turns.settings.linger_ms / 1000, Inner.CLOSING_ENDED)
 
 
 def await_words(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Something was said over the last words: the line stays up until its words are known."""
+    """Keeps the line up until the words of a voice over the last words are known."""
     utterance, settings = turns.utterance, turns.settings
     known_at = utterance.silent_since + settings.overlap_ms / 1000
-    if utterance.words is None:  # they were asked for
+    if utterance.words is None:  # a final transcript was asked for
         known_at = max(known_at, utterance.overdue_at)
     turns.arm(max(now + settings.linger_ms / 1000, known_at), Inner.CLOSING_ENDED)
 
@@ -43,7 +43,7 @@ def await_words(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def conclude(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent's words under way are its last, and nothing stops them."""
+    """Takes the agent's words under way for its last, which the caller cannot interrupt."""
     assert isinstance(event, CallConcluded)
     turns.farewell.reason = event.reason
     turns.arm(now + CLOSING_LIMIT_S, Inner.CLOSING_ENDED)
@@ -57,17 +57,17 @@ def _close(turns: TurnContext, reason: EndReason, now: float) -> None:
 
 
 def apologise(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent or its voice has failed."""
+    """Apologises for a failure of the agent or its voice, and ends the call."""
     _close(turns, EndReason.ENGINE_ERROR, now)
 
 
 def say_goodbye(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller does not answer, and has stopped enough farewells."""
+    """Ends the call with a goodbye to a silent caller who interrupted `MAX_RETRACTED` farewells."""
     _close(turns, EndReason.SILENCE, now)
 
 
 def time_out(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The call has lasted for `max_duration_s`."""
+    """Ends the call with a goodbye after `max_duration_s`."""
     _close(turns, EndReason.MAX_DURATION, now)
 
 
@@ -75,11 +75,11 @@ def time_out(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def end(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The call is over."""
+    """Ends the call for the reason of the farewell."""
     turns.actions.append(EndCall(turns.farewell.reason))
 
 
 def break_off(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The far end has ended the call."""
+    """Ends the call after the far end has ended it."""
     turns.farewell.reason = EndReason.FAR_END
     end(turns, event, now)

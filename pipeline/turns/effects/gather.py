@@ -1,4 +1,4 @@
-"""Effects of keys."""
+"""Effects of the caller's DTMF keys on the turn."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from pipeline.turns.events import Discard, Event, Inner, Interrupt, KeyPressed, 
 
 
 def key(turns: TurnContext, event: Event | None, now: float) -> None:
-    """A key of an answer."""
+    """Adds a key to the answer and drops the caller's utterance."""
     assert isinstance(event, KeyPressed)
     turns.actions.append(Discard())
     turns.arm(turns.gather.press(event.key, now), Inner.KEYS_COMPLETED)
 
 
 def key_on(turns: TurnContext, event: Event | None, now: float) -> None:
-    """What was heard between the keys is no answer: the next key is waited for."""
+    """Drops speech between the keys, which was no answer, and waits for the next key."""
     turns.actions.append(Discard())
     turns.arm(max(turns.gather.due, now), Inner.KEYS_COMPLETED)
 
 
 def first_key(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller begins to key."""
+    """Begins a turn with the first key of an answer."""
     turns.next_turn()
     key(turns, event, now)
 
 
 def interrupt_by_key(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller begins to key over the agent's words."""
+    """Interrupts the agent and begins a keyed answer."""
     turns.actions.append(Interrupt())
     first_key(turns, event, now)
 
 
 def take_keys(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent answers what was keyed."""
+    """Lets the agent answer the keys."""
     turns.prompting.silences = 0
     turns.speculation.answered = ""
     turns.next_turn()

@@ -1,4 +1,4 @@
-"""Effects while both speak: the rows of the table from OVERLAPPING to DOUBTING."""
+"""Effects of a voice over the agent: the rows of the table from OVERLAPPING to DOUBTING."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from pipeline.turns.events import (
 from pipeline.turns.speculation import UNSURE
 
 CHECK_S: Final = 0.01
-"""Between two looks at what the recogniser makes of a voice over the agent: words are news for half a frame
-at most."""
+"""Seconds between two checks of the recogniser's words for a voice over the agent: half a frame."""
 
 _ANY: Final = Expected()
 
@@ -32,36 +31,36 @@ _ANY: Final = Expected()
 
 
 def duck(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The voice over the agent has lasted for `duck_ms`: the agent lowers its own."""
+    """Begins to judge a voice that has lasted for `duck_ms`, over which the agent's volume is lowered."""
     turns.overlap.begin()
     turns.utterance.heard_since = now - turns.settings.duck_ms / 1000
     request_partial(turns, event, now)
 
 
 def request_partial(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Asks the recogniser what the voice says so far."""
+    """Asks the recogniser for the words of the voice so far, and arms the next check."""
     turns.actions.append(RequestPartial(turns.turn))
     turns.arm(now + CHECK_S, Inner.OVERLAP_CHECK_DUE)
 
 
 def judge_partial(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """A partial result of the voice over the agent; what is done about it can be undone."""
+    """Judges an interim transcript of a voice over the agent."""
     assert isinstance(event, PartialTranscript)
     return turns.overlap.judge_partial(event.text, turns.state, now)
 
 
 def judge_barge_in(turns: TurnContext, event: Event | None, now: float) -> Inner:
-    """The voice has lasted for `barge_in_ms`, and nobody has listened to it yet."""
+    """Judges a voice that has lasted for `barge_in_ms` without having lowered the agent's volume."""
     return turns.overlap.judge_barge_in(turns.state)
 
 
 def judge_lasting_voice(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """The voice goes on over the lowered voice of the agent."""
+    """Judges a voice that goes on over the agent's lowered volume."""
     return turns.overlap.judge_lasting_voice(turns.state, now)
 
 
 def judge_words(turns: TurnContext, event: Event | None, now: float) -> Inner:
-    """The recogniser's answer about a voice that goes on over the agent."""
+    """Judges a final transcript of a voice that goes on over the agent."""
     assert isinstance(event, FinalTranscript)
     turns.utterance.words = event
     turns.overlap.note_words(event.text, turns.state)
@@ -72,16 +71,17 @@ def judge_words(turns: TurnContext, event: Event | None, now: float) -> Inner:
 
 
 def judge_all_words(turns: TurnContext, event: Event | None, now: float) -> Inner:
-    """The recogniser's answer about a voice over the agent that has fallen silent."""
+    """Judges the final transcript of a voice over the agent that stopped."""
     assert isinstance(event, FinalTranscript)
     turns.utterance.words = event
     answers = turns.gather.expected or _ANY
-    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=event.confidence, answers=answers)
+    rated = 0.0 if event.doubtful else event.confidence  # the agent asks whether doubtful words were said
+    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=rated, answers=answers)
     return Inner.INTERRUPTED if wanted else Inner.SPARED
 
 
 def hold(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The voice was too short for the agent to lower its own; even so it may have been "no"."""
+    """Asks for the words of a voice that was too short to lower the agent's volume: it may have been "no"."""
     assert isinstance(event, SpeechStopped)
     turns.noise.note_pause(event.silent_since, event.voiced_ms, now)
     if event.voiced_ms >= turns.settings.min_speech_ms:
@@ -91,7 +91,7 @@ def hold(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def judge_pause(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The voice over the agent has fallen silent, and the agent waits for what it said."""
+    """Asks for the words of a voice over the agent that stopped."""
     assert isinstance(event, SpeechStopped)
     turns.noise.note_pause(event.silent_since, event.voiced_ms, now)
     turns.overlap.pause()
@@ -106,23 +106,23 @@ def _ask_whole(turns: TurnContext) -> None:
 
 
 def await_overlap_end(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent speaks on; what was said over it is remembered for `overlap_ms`, should the agent end."""
+    """Keeps words over the agent for `overlap_ms`, in which they become an answer if the agent ends."""
     at = turns.utterance.silent_since + turns.settings.overlap_ms / 1000
     turns.arm(at, Inner.OVERLAP_FORGOTTEN)
 
 
 def forget(turns: TurnContext, event: Event | None, now: float) -> None:
-    """What was said over the agent was no answer."""
+    """Drops words over the agent, which were no answer."""
     turns.utterance.partial = ""
     turns.actions.append(Discard())
 
 
-# The agent fell silent --------------------------------------------------------------------------------------
+# The agent is silenced --------------------------------------------------------------------------------------
 
 
 def halt(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent falls silent for a voice, and its reply is kept. A voice over an answer that nobody has heard
-    yet has lasted less long."""
+    """Silences the agent, whose reply is kept, and asks for the words of the voice. The event tells how long
+    the voice has lasted: over a reply that is not yet audible, less than over words."""
     sustained_s = turns.overlap.hush_s
     if isinstance(event, SpeechStarted):
         sustained_s = 0.0
@@ -133,8 +133,8 @@ def halt(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def judge_words_halted(turns: TurnContext, event: Event | None, now: float) -> Inner:
-    """The recogniser's answer about a voice that has silenced the agent: any words that carry content
-    interrupt, but those of somebody else and those that are being answered."""
+    """Judges a final transcript of a voice that silenced the agent: all words with content interrupt, except
+    unsure ones (`UNSURE`) and those that the agent is answering."""
     assert isinstance(event, FinalTranscript)
     turns.utterance.words = event
     wordless = turns.noise.is_wordless(event, turns.speculation.answered, now)
@@ -149,7 +149,7 @@ def _is_meant(turns: TurnContext, event: FinalTranscript) -> bool:
         more = event.text.removeprefix(answered)
         goodbye = turns.farewell.under_way and turns.overlap.wants_nothing(more, turns.state)
         return event.text not in ("", answered) and not goodbye
-    if 0.0 < event.confidence < UNSURE:
+    if 0.0 < event.confidence < UNSURE and not event.doubtful:
         return False
     if gather.taken and gather.is_said_by(event.text, turns.overlap.lists):
         return False
@@ -157,8 +157,8 @@ def _is_meant(turns: TurnContext, event: FinalTranscript) -> bool:
 
 
 def judge_all_words_halted(turns: TurnContext, event: Event | None, now: float) -> Inner:
-    """The recogniser's last answer about a voice that has silenced the agent; that of a broken recogniser is
-    "somebody said something"."""
+    """Judges the final transcript of a voice that silenced the agent and stopped; a failed recogniser counts
+    as words for the agent."""
     assert isinstance(event, FinalTranscript)
     if event.failed and not turns.farewell.under_way:
         turns.utterance.words = event
@@ -167,8 +167,8 @@ def judge_all_words_halted(turns: TurnContext, event: Event | None, now: float) 
 
 
 def judge_partial_halted(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """A partial result of a voice that has silenced the agent and has ended: after a listener's the agent
-    goes on before the recogniser's answer is there."""
+    """Judges an interim transcript of a voice that silenced the agent and stopped: after a backchannel the
+    agent goes on before the final transcript."""
     assert isinstance(event, PartialTranscript)
     if turns.speculation.answered or not turns.overlap.relents(event.text, turns.state, now):
         return None
@@ -178,7 +178,8 @@ def judge_partial_halted(turns: TurnContext, event: Event | None, now: float) ->
 
 
 def resume(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent goes on. If it was about to end, "yes" was an answer."""
+    """Lets the agent go on. A backchannel is kept for `overlap_ms`, since "yes" answers a question that is
+    about to end."""
     utterance = turns.utterance
     words = utterance.text if utterance.words is not None else utterance.partial
     listens = turns.overlap.meaning(words, turns.state).kind is OverlapKind.BACKCHANNEL

@@ -8,53 +8,53 @@ from pipeline.turns.events import Discard, Event, Inner, PlayFiller, StartReply,
 
 
 def ignore(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Nothing is to be done."""
+    """Does nothing: the table's cell is only a change of state."""
 
 
 def watch(turns: TurnContext, at: float) -> None:
-    """The agent owes an answer, whose absence is noted at the loop time `at`."""
+    """Begins the wait for an answer of the agent, with a filler due at loop time `at`."""
     turns.prompting.watch()
     turns.arm(at, Inner.DEAD_AIR_NOTED)
 
 
 def watch_on(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent has said something, and owes more."""
+    """Waits for more of the reply, with a filler due in `dead_air_ms`."""
     turns.arm(now + turns.settings.dead_air_ms / 1000, Inner.DEAD_AIR_NOTED)
 
 
 def forget_and_watch(turns: TurnContext, event: Event | None, now: float) -> None:
-    """What was said over the agent was no answer, and the agent owes more."""
+    """Drops words over the agent, which were no answer, and waits for more of the reply."""
     turns.actions.append(Discard())
     watch_on(turns, event, now)
 
 
 def fill(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent is late: plays a filler."""
+    """Plays a filler for a late agent."""
     turns.prompting.fill()
     turns.actions.append(PlayFiller(turns.turn))
     watch_on(turns, event, now)
 
 
 def speak(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Sound of the reply is on its way to the caller."""
+    """Notes that audio of the reply is on its way to the caller."""
     turns.speculation.answered = turns.gather.taken = ""
     turns.prompting.speak()
 
 
 def wait(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent is silent on purpose."""
+    """Waits for the seconds that the agent asked for."""
     assert isinstance(event, WaitBegan)
     turns.arm(now + event.seconds, Inner.WAIT_OVER)
 
 
 def listen(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent has said everything: the caller has `reprompt_s` to say something."""
+    """Gives the caller the floor, with a reprompt due in `reprompt_s`."""
     turns.prompting.reprompt_at = now + turns.settings.reprompt_s
     turns.arm(turns.prompting.reprompt_at, Inner.SILENCE_NOTED)
 
 
 def reprompt(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller has said nothing: the agent says something."""
+    """Lets the agent prompt a silent caller again."""
     turns.prompting.silences += 1
     turns.speculation.answered = ""
     turns.next_turn()

@@ -1,4 +1,4 @@
-"""Effects of answers that are prepared before the end of the caller's turn."""
+"""Effects of answers that are prepared before the end of the caller's turn is certain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pipeline.turns.events import (
 )
 from pipeline.turns.speculation import GUESSED
 
-_LIKELY: Final = 0.5  # that the turn is over: an answer is prepared, which will more often be wanted than not
+_LIKELY: Final = 0.5  # least probability of the turn's end at which an answer is prepared
 
 
 def guess(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """A partial result in a pause: after some silence it will be the whole."""
+    """Takes an interim transcript in a pause for the whole utterance, after enough silence."""
     assert isinstance(event, PartialTranscript)
     utterance = turns.utterance
     turns.noise.note_words(event.text, now, paused=True)
@@ -36,7 +36,7 @@ def guess(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
 
 
 def weigh_words(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """The recogniser's answer in a pause decides how long the pause must be."""
+    """Sets the length of the pause that ends the turn, from the final transcript."""
     assert isinstance(event, FinalTranscript)
     noise = turns.noise
     noise.note_words(event.text, now, paused=True)
@@ -47,7 +47,7 @@ def weigh_words(turns: TurnContext, event: Event | None, now: float) -> Inner | 
 
 
 def _is_likely(turns: TurnContext, words: FinalTranscript, now: float) -> bool:
-    """There is time to prepare an answer, and the answer will probably be wanted."""
+    """Whether there is time to prepare an answer, and the turn is probably over."""
     settings = turns.settings
     if not settings.prepare_early or not words.text or turns.gather.has_begun:
         return False
@@ -59,13 +59,13 @@ def _is_likely(turns: TurnContext, words: FinalTranscript, now: float) -> bool:
 
 
 def presume(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The turn is probably over: the agent prepares an answer that nobody hears yet."""
+    """Lets the agent prepare an answer to a turn that is probably over; the answer is not heard yet."""
     utterance, words = turns.utterance, turns.utterance.words
     assert words is not None
     guessed_from = turns.turn
     turns.next_turn()
     turns.speculation.answered = words.text
-    said, due = UserSaid(words.text, words.confidence), turns.endpoint_at()
+    said, due = UserSaid(words.text, words.confidence, doubtful=words.doubtful), turns.endpoint_at()
     turns.actions.append(StartReply(turns.turn, said, utterance.silent_since, due, presumed=True))
     if not words.final:
         turns.speculation.guessed_from = guessed_from
@@ -75,8 +75,8 @@ def presume(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def check_guess(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """The recogniser's answer about words of which a partial result is being answered. An answer that is
-    older than the partial result is asked for once more."""
+    """Compares the final transcript with the interim words that the agent is answering. A final transcript
+    older than those words is asked for once more."""
     assert isinstance(event, FinalTranscript)
     utterance, speculation = turns.utterance, turns.speculation
     if event.turn != speculation.guessed_from:
@@ -95,14 +95,14 @@ def check_guess(turns: TurnContext, event: Event | None, now: float) -> Inner | 
 
 
 def revise(turns: TurnContext, event: Event | None, now: float) -> Inner | None:
-    """The words were others than those that are being answered."""
+    """Stops the prepared answer, since the final words differ, and weighs those."""
     turns.actions.append(Interrupt())
     turns.next_turn()
     return weigh_words(turns, event, now)
 
 
 def confirm_turn(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The presumed turn is over."""
+    """Confirms the presumed turn: its answer may be heard."""
     turns.prompting.silences = 0
     turns.actions.append(ConfirmTurn(turns.turn, turns.endpoint_at()))
     watch(turns, max(turns.utterance.silent_since + turns.settings.dead_air_ms / 1000, now))

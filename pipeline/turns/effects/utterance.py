@@ -1,4 +1,4 @@
-"""Effects on the caller's utterance: the voice begins, pauses and goes on; its words are asked for and
+"""Effects on the caller's utterance: its voice begins, pauses and goes on; its words are decoded and
 answered."""
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from pipeline.turns.events import (
 from pipeline.turns.speculation import GUESS_AFTER_S
 
 GUESS_S: Final = 0.02
-"""Between two looks at a partial result, once it may be the whole."""
+"""Seconds between two checks of an interim transcript that may be complete."""
 
-FRAME_SLACK_S: Final = 0.005  # the frame that completes it comes a little after it was spoken, on a busy loop
+FRAME_SLACK_S: Final = 0.005  # the frame that completes the silence arrives late on a busy loop
 
 # The voice --------------------------------------------------------------------------------------------------
 
 
 def hear(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller's voice has begun, and the caller has the floor."""
+    """Begins an utterance of the caller, who has the floor."""
     turns.next_turn()
     turns.utterance.begin(now)
     turns.noise.last_speech_was_noise = False
@@ -45,27 +45,27 @@ def hear(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def hear_on(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller goes on after a pause: the words decoded so far are not all of them."""
+    """Goes on with the utterance after a pause; words decoded so far are incomplete."""
     turns.next_turn()
     turns.utterance.go_on(now)
     turns.arm(now + turns.noise.check_s(now), Inner.VOICE_CHECK_DUE)
 
 
 def retract(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller goes on although their turn was presumed over: the prepared answer is stopped."""
+    """Stops the answer prepared for a turn that was presumed over, since the caller goes on."""
     turns.actions.append(Interrupt())
     hear_on(turns, event, now)
 
 
 def interrupt(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller takes the floor from the agent, and goes on speaking."""
+    """Interrupts the agent and gives the caller the floor."""
     turns.actions.append(Interrupt())
     hear(turns, event, now)
 
 
 def check_voice(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Looks at a voice that goes on. Where keys wait for its end, the recogniser is asked for all words,
-    since not every recogniser has partial results."""
+    """Checks a voice that goes on. Where keys wait for the end of the voice, asks for a final transcript,
+    since not every recogniser has interim ones."""
     utterance = turns.utterance
     turns.actions += (CheckVoice(), PollPartial(turns.turn))
     unknown = not utterance.partial and not utterance.is_asked_whole
@@ -76,14 +76,14 @@ def check_voice(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def pause(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller has fallen silent."""
+    """Notes the caller's pause, in which decoding is due."""
     assert isinstance(event, SpeechStopped)
     turns.noise.note_pause(event.silent_since, event.voiced_ms, now)
     speculate(turns, event, now)
 
 
 def speculate(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller's turn may be over: decoding begins after a little silence."""
+    """Arms the decoding of a turn that may be over, after `speculate_ms` of silence."""
     if isinstance(event, ReplyHeard):
         _note_reply_heard(turns, now)
     wait_ms = min(turns.settings.speculate_ms, turns.settings.endpoint_ms)
@@ -91,13 +91,12 @@ def speculate(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def _note_reply_heard(turns: TurnContext, now: float) -> None:
-    """The reply has been heard while a voice was over it: the caller may be silent for `reprompt_s` from now
-    on, should that voice be a noise."""
+    """Sets the next reprompt after a reply that ended under a voice, in case the voice is noise."""
     turns.prompting.reprompt_at = now + turns.settings.reprompt_s
 
 
 def cut_off(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller (or music on hold) does not stop: decodes what there is."""
+    """Ends an utterance of `max_utterance_s` (a caller or music on hold that does not stop), and decodes."""
     utterance = turns.utterance
     voiced_ms = round((now - utterance.heard_since) * 1000)
     utterance.pause(now - turns.settings.endpoint_ms / 1000, voiced_ms)
@@ -108,18 +107,18 @@ def cut_off(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def decode(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Asks the recogniser for all the words."""
+    """Asks the recogniser for a final transcript."""
     utterance, settings = turns.utterance, turns.settings
     turns.actions.append(Decode(turns.turn))
     utterance.words, utterance.asked_at = None, now
     patience_ms = turns.endpointing.base_ms + settings.stt_deadline_ms
-    asked_late_at = now + settings.stt_deadline_ms / 1000  # the silence was found in hindsight
+    asked_late_at = now + settings.stt_deadline_ms / 1000  # counts where noise hid the begin of the silence
     utterance.overdue_at = max(utterance.silent_since + patience_ms / 1000, asked_late_at)
     listen_on(turns, event, now)
 
 
 def listen_on(turns: TurnContext, event: Event | None, now: float) -> None:
-    """Asks for a partial result until the recogniser has answered."""
+    """Asks for interim transcripts until the final one is there."""
     utterance = turns.utterance
     turns.actions.append(RequestPartial(turns.turn))
     at = max(now + GUESS_S, utterance.silent_since + GUESS_AFTER_S + FRAME_SLACK_S)
@@ -127,7 +126,7 @@ def listen_on(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def interrupt_with_words(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller has already said over the agent what they want."""
+    """Interrupts the agent and takes the caller's words over it for the turn."""
     utterance = turns.utterance
     turns.actions.append(Interrupt())
     turns.next_turn()
@@ -137,14 +136,14 @@ def interrupt_with_words(turns: TurnContext, event: Event | None, now: float) ->
 
 
 def interrupt_unheard(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The recogniser does not say what the caller said over the agent."""
+    """Interrupts the agent for words over it whose transcript is late."""
     turns.actions.append(Interrupt())
     turns.utterance.words = None
     take_turn(turns, event, now)
 
 
 def take_turn(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent answers what was said."""
+    """Lets the agent answer the caller's words, with the keys before them."""
     words = turns.utterance.words or FinalTranscript(turns.turn, "", failed=True)
     if words.text:
         turns.prompting.silences = 0
@@ -152,13 +151,13 @@ def take_turn(turns: TurnContext, event: Event | None, now: float) -> None:
     turns.speculation.answered = words.text
     due, silent_since = turns.endpoint_at(), turns.utterance.silent_since
     keyed = turns.gather.take() if turns.gather.has_begun else ""
-    said = UserSaid(words.text, words.confidence, keyed=keyed)
+    said = UserSaid(words.text, words.confidence, keyed=keyed, doubtful=words.doubtful)
     turns.actions.append(StartReply(turns.turn, said, silent_since, due))
     watch(turns, max(silent_since + turns.settings.dead_air_ms / 1000, now))
 
 
 def take_text(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The agent answers what the caller wrote; keys and voice before it are forgotten."""
+    """Lets the agent answer a chat message; keys and voice before the message are dropped."""
     assert isinstance(event, TextWritten)
     turns.prompting.silences = 0
     turns.speculation.answered = ""
@@ -169,6 +168,6 @@ def take_text(turns: TurnContext, event: Event | None, now: float) -> None:
 
 
 def interrupt_by_text(turns: TurnContext, event: Event | None, now: float) -> None:
-    """The caller wrote something over the agent's words."""
+    """Interrupts the agent and lets it answer a chat message."""
     turns.actions.append(Interrupt())
     take_text(turns, event, now)

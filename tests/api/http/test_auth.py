@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, SPEECH_KEY, bearer, running, write_site
-
-Client = TestClient[Any, Any]
+from tests.support.node.node import KEY, SPEECH_KEY, Client, Node, bearer, node_of_module
 
 PROTECTED = [
     ("POST", "/api/v1/calls/outbound"),
@@ -24,11 +15,14 @@ PROTECTED = [
 ]
 
 
-@pytest_asyncio.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    with fake_models():
-        async with running(write_site(tmp_path)) as (_, client):
-            yield client
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+node = node_of_module()
+
+
+@pytest.fixture
+def client(node: Node) -> Client:
+    return node.client
 
 
 @pytest.mark.parametrize(("method", "path"), PROTECTED)

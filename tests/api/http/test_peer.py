@@ -12,7 +12,7 @@ from api.app import build
 from api.http.peer import Peers
 from mediaserver.server import Server
 from mediaserver.settings import load
-from tests.support.node.server import write_site
+from tests.support.node.node import write_site
 
 
 def test_one_caller_is_an_ipv4_address_or_the_64_of_an_ipv6_subscriber() -> None:
@@ -71,7 +71,7 @@ async def test_metrics_are_told_to_this_machine_and_the_networks_named(
     tmp_path: Path, more: str, headers: dict[str, str], status: int
 ) -> None:
     site = write_site(tmp_path)
-    site.path.write_text(site.path.read_text().replace("[server]\n", f"[server]\n{more}\n", 1))
+    site.add("[server]", more)
     async with (
         TestClient(TestServer(build(Server(load(site.path))))) as client,
         client.get("/metrics", headers=headers) as answer,
@@ -96,7 +96,7 @@ def own_address() -> str:
 async def test_metrics_are_not_told_to_the_network(tmp_path: Path, networks: str, status: int) -> None:
     site = write_site(tmp_path)
     more = f"[server]\nmetrics_networks = {networks}\n"
-    site.path.write_text(site.path.read_text().replace("[server]\n", more, 1))
+    site.change("[server]\n", more)
     app = build(Server(load(site.path)))
     async with (
         TestClient(TestServer(app, host=own_address())) as client,

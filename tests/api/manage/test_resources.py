@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
 from mediaserver.server import Server
 from mediaserver.store.managed import Kind
@@ -22,14 +21,21 @@ from tests.support.http.api_site import (
     SERVER_KEY,
     write_api_site,
 )
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on, rows_of
-from tests.support.node.server import KEY, OUTBOUND, bearer, running, until_final
+from tests.support.node.node import (
+    DATABASES,
+    KEY,
+    OUTBOUND,
+    Client,
+    bearer,
+    database_on,
+    rows_of,
+    running,
+    until_final,
+)
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Client = TestClient[Any, Any]
 API = "/api/v1"
 MASK = "**********"
 
@@ -41,7 +47,7 @@ ENGINES = {"stt": {"engine": "test-ears"}, "tts": {"engine": "test-voice"}}
 async def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Server, Client, Path]]:
-    with fake_models(), database_on(request.param) as database:
+    with database_on(request.param) as database:
         where = write_api_site(tmp_path_factory.mktemp("manage"), database=database)
         async with running(where) as (server, client):
             yield server, client, where.data_dir
@@ -392,7 +398,7 @@ async def test_a_list_is_read_page_by_page(client: Client) -> None:
 async def test_what_was_made_is_there_after_a_restart_and_on_another_node(
     tmp_path: Path, engine: str
 ) -> None:
-    with fake_models(), database_on(engine) as database:
+    with database_on(engine) as database:
         site = write_api_site(tmp_path, database=database)
         async with running(site) as (first, client):
             _, trunk = await ask(

@@ -113,7 +113,7 @@ async def claiming(node: Node) -> AsyncIterator[None]:
 
 
 async def soon(node: Node, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(node.started) < count:
             await asyncio.sleep(0)
 

@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+import pytest
+
 from mediaserver.calls.journal import TOGETHER, Journal
 from mediaserver.errors import LocalError, StoreUnavailable
+
+pytestmark = pytest.mark.virtual_clock
 
 
 class Database:

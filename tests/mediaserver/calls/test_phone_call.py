@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient
 
 from api.schemas.base import CallReport
 from bench.support.cluster import FASTER, Cluster
@@ -26,13 +25,24 @@ from sip.call import Call, CallFailed
 from sip.states import CallState
 from tests.support.http.models import fake_models
 from tests.support.http.webhooks import receiver
-from tests.support.node.databases import DATABASES, database_on, rows_of
-from tests.support.node.server import KEY, NUMBER, OUTBOUND, Site, bearer, running, until_final, write_site
+from tests.support.node.node import (
+    DATABASES,
+    KEY,
+    NUMBER,
+    OUTBOUND,
+    Client,
+    Site,
+    bearer,
+    database_on,
+    place_call,
+    rows_of,
+    running,
+    until_final,
+    write_site,
+)
 from tests.support.sip.carrier import carrier
 from tests.support.speech.media import speech_like
 from tests.support.waiting import until
-
-Client = TestClient[Any, Any]
 
 FRONT_DESK = "+14155550101"
 
@@ -64,14 +74,6 @@ async def stays(call: Call) -> None:
     await call.ended()
 
 
-async def place(client: Client) -> str:
-    body = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-        assert answer.status == 200, await answer.text()
-        call_id: str = (await answer.json())["data"]["callTaskId"]
-        return call_id
-
-
 async def report(client: Client, call_id: str) -> dict[str, Any]:
     async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
         content: dict[str, Any] = await answer.json()
@@ -94,7 +96,7 @@ async def hang_up(client: Client, call_id: str) -> str:
 async def test_a_call_is_placed_spoken_recorded_and_analysed(site: Site) -> None:
     with fake_models() as (_, voice):
         async with carrier(site, says_yes) as side, running(site) as (server, client):
-            call_id = await place(client)
+            call_id = await place_call(client)
             call = await until_final(client, call_id)
             CallReport.model_validate(call)
             assert (call["status"], call["hangupCause"], call["endedBy"]) == ("COMPLETED", "normal", "local")
@@ -126,10 +128,9 @@ async def check_recording(client: Client, call_id: str, url: str) -> None:
 
 
 async def test_the_recording_has_both_sides(site: Site) -> None:
-    with fake_models():
-        async with carrier(site, says_yes), running(site) as (_, client):
-            call_id = await place(client)
-            await until_final(client, call_id)
+    async with carrier(site, says_yes), running(site) as (_, client):
+        call_id = await place_call(client)
+        await until_final(client, call_id)
     with wave.open(str(site.data_dir / "recordings" / f"{call_id}.wav")) as file:
         assert (file.getnchannels(), file.getframerate()) == (2, 8000)
         frames = memoryview(file.readframes(file.getnframes())).cast("h")
@@ -145,14 +146,12 @@ async def test_the_events_of_a_call_arrive_in_order_and_without_a_gap(site: Site
 url = "{endpoint.url}"
 secret = "whsec_ZGVtby13ZWJob29rLXNlY3JldC1vZi0zMi1ieXRlcyE="
 """
-        text = site.path.read_text().replace('log_format = "plain"', 'allow_networks = ["127.0.0.0/8"]')
-        site.path.write_text(text.replace('[[company]]\nid = "other"', hook + '[[company]]\nid = "other"'))
-        with fake_models():
-            async with carrier(site, says_yes), running(site) as (_, client):
-                call_id = await place(client)
-                await until_final(client, call_id)
-                await until(lambda: any("call.completed" in text for _, text in endpoint.requests))
-                await asyncio.sleep(1)
+        site.reach_this_machine().change('[[company]]\nid = "other"', hook + '[[company]]\nid = "other"')
+        async with carrier(site, says_yes), running(site) as (_, client):
+            call_id = await place_call(client)
+            await until_final(client, call_id)
+            await until(lambda: any("call.completed" in text for _, text in endpoint.requests))
+            await asyncio.sleep(1)
     received = [json.loads(text) for _, text in endpoint.requests]
     kinds = [event["type"] for event in received]
     assert kinds[:4] == ["call.queued", "call.dialing", "call.ringing", "call.answered"]
@@ -175,9 +174,8 @@ async def test_a_refusal_says_which(site: Site, code: int, status: str, cause: s
     async def refuse(call: Call) -> None:
         await call.reject(code)
 
-    with fake_models():
-        async with carrier(site, refuse), running(site) as (_, client):
-            call = await until_final(client, await place(client))
+    async with carrier(site, refuse), running(site) as (_, client):
+        call = await until_final(client, await place_call(client))
     assert (call["status"], call["hangupCause"], call["sipStatus"]) == (status, cause, code)
     assert call["answeredAt"] is None
     assert call["analysis"] is None
@@ -190,18 +188,17 @@ async def was_given_back(site: Site, call_id: str) -> bool:
 
 
 async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it_does(site: Site) -> None:
-    with fake_models():
-        async with carrier(site, rings) as side, running(site) as (server, client):
-            server.endpoint.remove_trunk("carrier")
-            call_id = await place(client)
-            async with asyncio.timeout(10):
-                while not await was_given_back(site, call_id):
-                    await asyncio.sleep(0.02)
-            assert (await report(client, call_id))["status"] == "PENDING"
-            assert side.calls == []
-            set_trunks(server.endpoint, server.directory)
-            await until_status(client, call_id, "RINGING")
-            assert len((await report(client, call_id))["attempts"]) == 1
+    async with carrier(site, rings) as side, running(site) as (server, client):
+        server.endpoint.remove_trunk("carrier")
+        call_id = await place_call(client)
+        async with asyncio.timeout(10):
+            while not await was_given_back(site, call_id):
+                await asyncio.sleep(0.02)
+        assert (await report(client, call_id))["status"] == "PENDING"
+        assert side.calls == []
+        set_trunks(server.endpoint, server.directory)
+        await until_status(client, call_id, "RINGING")
+        assert len((await report(client, call_id))["attempts"]) == 1
 
 
 async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
@@ -209,35 +206,32 @@ async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
 ) -> None:
     monkeypatch.setattr("mediaserver.calls.active_calls.PATIENCE", 2)
     monkeypatch.setattr("mediaserver.calls.active_calls.PAUSE_MS", 10)
-    with fake_models():
-        async with carrier(site, rings) as side, running(site) as (server, client):
-            server.endpoint.remove_trunk("carrier")
-            call = await until_final(client, await place(client))
-            assert (call["status"], call["hangupCause"]) == ("FAILED", "not_configured")
-            assert (call["attempts"], side.calls) == ([], [])
+    async with carrier(site, rings) as side, running(site) as (server, client):
+        server.endpoint.remove_trunk("carrier")
+        call = await until_final(client, await place_call(client))
+        assert (call["status"], call["hangupCause"]) == ("FAILED", "not_configured")
+        assert (call["attempts"], side.calls) == ([], [])
 
 
 async def test_a_ringing_call_is_cancelled_by_the_api(site: Site) -> None:
-    with fake_models():
-        async with carrier(site, rings) as side, running(site) as (_, client):
-            call_id = await place(client)
-            await until_status(client, call_id, "RINGING")
-            assert await hang_up(client, call_id) == "requested"
-            call = await until_final(client, call_id)
-            assert (call["status"], call["hangupCause"]) == ("CANCELLED", "cancelled")
-            assert await side.calls[0].ended() == "cancelled"
-            assert await hang_up(client, call_id) == "ended"
+    async with carrier(site, rings) as side, running(site) as (_, client):
+        call_id = await place_call(client)
+        await until_status(client, call_id, "RINGING")
+        assert await hang_up(client, call_id) == "requested"
+        call = await until_final(client, call_id)
+        assert (call["status"], call["hangupCause"]) == ("CANCELLED", "cancelled")
+        assert await side.calls[0].ended() == "cancelled"
+        assert await hang_up(client, call_id) == "ended"
 
 
 async def test_a_conversation_is_ended_by_the_api(site: Site) -> None:
-    with fake_models():
-        async with carrier(site, stays) as side, running(site) as (_, client):
-            call_id = await place(client)
-            await until_status(client, call_id, "ANSWERED")
-            assert await hang_up(client, call_id) == "requested"
-            call = await until_final(client, call_id)
-            assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
-            await side.calls[0].ended()
+    async with carrier(site, stays) as side, running(site) as (_, client):
+        call_id = await place_call(client)
+        await until_status(client, call_id, "ANSWERED")
+        assert await hang_up(client, call_id) == "requested"
+        call = await until_final(client, call_id)
+        assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
+        await side.calls[0].ended()
 
 
 async def test_the_called_person_hangs_up_in_the_middle(site: Site) -> None:
@@ -246,9 +240,8 @@ async def test_the_called_person_hangs_up_in_the_middle(site: Site) -> None:
         await asyncio.sleep(0.5)
         await call.hang_up()
 
-    with fake_models():
-        async with carrier(site, answer_and_leave), running(site) as (_, client):
-            call = await until_final(client, await place(client))
+    async with carrier(site, answer_and_leave), running(site) as (_, client):
+        call = await until_final(client, await place_call(client))
     assert (call["status"], call["endedBy"], call["hangupCause"]) == ("COMPLETED", "remote", "normal")
     assert call["analysis"]["reachedGoal"] is not True
 
@@ -258,9 +251,8 @@ async def test_a_called_person_who_answers_and_is_gone_at_once(site: Site) -> No
         await call.answer()
         await call.hang_up()
 
-    with fake_models():
-        async with carrier(site, glance), running(site) as (_, client):
-            call = await until_final(client, await place(client))
+    async with carrier(site, glance), running(site) as (_, client):
+        call = await until_final(client, await place_call(client))
     assert (call["status"], call["hangupCause"]) == ("COMPLETED", "normal")
 
 
@@ -285,46 +277,59 @@ async def test_a_caller_reaches_the_agent_of_the_number(site: Site) -> None:
 
 @pytest.mark.parametrize("number", ["+14155559999", "anybody", "+14155550100"])
 async def test_a_number_that_nobody_answers(site: Site, number: str) -> None:
-    with fake_models():
-        async with carrier(site, rings) as side, running(site) as (_, client):
-            call = await side.trunk.call(number)
-            with pytest.raises(CallFailed) as failed:
-                await call.answered()
-            assert 400 <= failed.value.code < 500
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-                assert (await answer.json())["calls"] == []
+    async with carrier(site, rings) as side, running(site) as (_, client):
+        call = await side.trunk.call(number)
+        with pytest.raises(CallFailed) as failed:
+            await call.answered()
+        assert 400 <= failed.value.code < 500
+        async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+            assert (await answer.json())["calls"] == []
 
 
 async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(site: Site) -> None:
-    with fake_models():
-        async with carrier(site, stays) as side:
-            async with running(site) as (_, client):
-                call_id = await place(client)
-                await until_status(client, call_id, "ANSWERED")
-            await asyncio.wait_for(side.calls[0].ended(), 5)
-            async with running(site) as (_, client):
-                call = await report(client, call_id)
+    async with carrier(site, stays) as side:
+        async with running(site) as (_, client):
+            call_id = await place_call(client)
+            await until_status(client, call_id, "ANSWERED")
+        await asyncio.wait_for(side.calls[0].ended(), 30)
+        async with running(site) as (_, client):
+            call = await report(client, call_id)
     assert call["status"] == "COMPLETED"
     assert call["endedAt"] is not None
 
 
-async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(site: Site) -> None:
+async def test_a_call_that_outlasts_the_drain_is_ended_and_written(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
     with fake_models():
-        async with carrier(site, says_yes) as side, running(site) as (server, client):
-            call_id = await place(client)
+        async with carrier(site, stays), running(site) as (server, client):
+            call_id = await place_call(client)
             await until_status(client, call_id, "ANSWERED")
-            draining = asyncio.create_task(server.drain())
-            await asyncio.sleep(0)
-            body = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-            async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-                assert answer.status == 503
-                assert int(answer.headers["Retry-After"]) > 0
-            refused = await side.trunk.call(FRONT_DESK)
-            with pytest.raises(CallFailed) as failed:
-                await refused.answered()
-            assert failed.value.code == 503
-            assert await draining is True
+            calls = server._calls
+            assert calls is not None
+            assert (calls.holds(call_id), calls.holds("another")) == (True, False)
+            assert await calls.drain(0.05) is False
+            await calls.end()
+            assert (calls.holds(call_id), len(calls.journal)) == (False, 0)
             call = await report(client, call_id)
+    assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
+
+
+async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(site: Site) -> None:
+    async with carrier(site, says_yes) as side, running(site) as (server, client):
+        call_id = await place_call(client)
+        await until_status(client, call_id, "ANSWERED")
+        draining = asyncio.create_task(server.drain())
+        await asyncio.sleep(0)
+        body = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
+        async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+            assert answer.status == 503
+            assert int(answer.headers["Retry-After"]) > 0
+        refused = await side.trunk.call(FRONT_DESK)
+        with pytest.raises(CallFailed) as failed:
+            await refused.answered()
+        assert failed.value.code == 503
+        assert await draining is True
+        call = await report(client, call_id)
     assert (call["status"], call["analysis"]["disposition"]) == ("COMPLETED", "confirmed")
 
 
@@ -333,12 +338,10 @@ async def test_a_call_goes_on_while_the_database_is_away(tmp_path: Path) -> None
     site = write_site(tmp_path)
     with fake_models() as (_, voice):
         async with carrier(site, says_yes) as side, running(site) as (server, client):
-            call_id = await place(client)
+            call_id = await place_call(client)
             await until_status(client, call_id, "RINGING")
             with locked(site.data_dir / "mediaserver.db"):
-                async with asyncio.timeout(20):
-                    while not side.calls or side.calls[0].state is not CallState.ENDED:
-                        await asyncio.sleep(0.05)
+                await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)
                 assert "Goodbye." in voice.said
             call = await until_final(client, call_id, timeout_s=30)
             await check_not_lost(server, call)
@@ -351,12 +354,10 @@ async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) 
         site = write_site(tmp_path, database=cluster.new_database(migrated=False))
         with fake_models() as (_, voice):
             async with carrier(site, says_yes) as side, running(site) as (server, client):
-                call_id = await place(client)
+                call_id = await place_call(client)
                 await until_status(client, call_id, "RINGING")
                 await asyncio.to_thread(cluster.crash)
-                async with asyncio.timeout(20):
-                    while not side.calls or side.calls[0].state is not CallState.ENDED:
-                        await asyncio.sleep(0.05)
+                await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)
                 assert "Goodbye." in voice.said
                 await asyncio.to_thread(cluster.start)
                 await check_not_lost(server, await until_final(client, call_id, timeout_s=30))

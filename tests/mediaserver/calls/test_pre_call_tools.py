@@ -19,7 +19,7 @@ from mediaserver.settings.tools import PreCallTool
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.http import GuardedHttpClient
 from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, NUMBER, bearer, running, until_final, write_site
+from tests.support.node.node import KEY, NUMBER, bearer, running, until_final, write_site
 from tests.support.webrtc.rooms import CALLS_KEY, NEEDY, join, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 from tests.support.webrtc.web import served
@@ -258,15 +258,13 @@ async def placed(tmp_path: Path, url: str, policy: str) -> dict[str, Any]:
     """A call of the agent with the tool, to a carrier that is not there, at its end."""
     agent = BRIEFED_AGENT.replace("TOOL", url).replace("POLICY", policy)
     site = write_site(tmp_path, more=agent, transport="tcp")
-    text = site.path.read_text()
-    site.path.write_text(text.replace("[server]\n", '[server]\nallow_networks = ["127.0.0.0/8"]\n', 1))
+    site.reach_this_machine()
     body = {"agentId": BRIEFED, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-    with fake_models():
-        async with running(site) as (_, client):
-            async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-                assert answer.status == 200, await answer.text()
-                call_id = (await answer.json())["data"]["callTaskId"]
-            return await until_final(client, call_id)
+    async with running(site) as (_, client):
+        async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+            assert answer.status == 200, await answer.text()
+            call_id = (await answer.json())["data"]["callTaskId"]
+        return await until_final(client, call_id)
 
 
 async def test_a_call_is_dialled_with_what_the_tool_said(tmp_path: Path) -> None:

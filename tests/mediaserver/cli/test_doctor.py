@@ -11,23 +11,46 @@ from typing import Any
 
 import pytest
 
-from mediaserver.cli.doctor import engine_findings, examine, rooms_findings, rtp_finding
+from mediaserver.cli.doctor import (
+    clock_finding,
+    engine_findings,
+    examine,
+    rooms_findings,
+    rtp_finding,
+    timers_late_ms,
+)
 from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
 from pipeline.confinement.confinement import lacking
 from tests.support.hostile.wild import wild_server
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.kernels import WITHOUT_LANDLOCK
-from tests.support.node.server import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
+from tests.support.node.node import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
 
 
 def named(findings: list[Finding], name: str) -> list[Finding]:
     return [finding for finding in findings if finding.name == name]
 
 
+async def punctual() -> list[float]:
+    """Timers of a good machine."""
+    return [0.1, 0.4, 1.2]
+
+
+@pytest.mark.parametrize(("late_ms", "ok"), [([0.1, 0.4, 30.0], True), ([5.1, 6.0, 5.5], False)])
+def test_late_timers_are_told(late_ms: list[float], ok: bool) -> None:
+    finding = clock_finding(late_ms)
+    assert (finding.name, finding.ok) == ("clock", ok)
+    assert ("the machine is overloaded" in finding.text) is not ok
+
+
+async def test_the_timers_of_this_machine_are_measured() -> None:
+    assert len(await timers_late_ms()) == 25
+
+
 async def test_a_machine_that_has_everything(tmp_path: Path) -> None:
     settings = load(write_site(tmp_path, engines=REAL_ENGINES).path)
-    findings = await examine(settings)
+    findings = await examine(settings, late_ms=punctual)
     of_the_machine = ("open files", "confinement")
     assert [each for each in findings if not each.ok and each.name not in of_the_machine] == []
     names = {finding.name for finding in findings}
@@ -71,7 +94,7 @@ async def test_what_auto_became_for_files_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
-    with fake_models(Ears(missing="no model.bin in /models: download one")):
+    with fake_models(Recognizer(missing="no model.bin in /models: download one")):
         findings = await engine_findings(load(write_site(tmp_path, more=MODEL_AGENT).path))
     missing = named(findings, "agent Reminder")[0]
     assert (missing.ok, missing.text) == (False, "test-ears: no model.bin in /models: download one")
@@ -98,8 +121,7 @@ async def test_a_language_model_is_asked_a_question_with_a_tool_to_call(
     answer = f"HTTP/1.1 {status}\r\nConnection: close\r\n\r\n{json.dumps(body)}".encode()
     async with wild_server([answer]) as server:
         site = write_site(tmp_path, more=MODEL_AGENT.replace("http://127.0.0.1:9/v1", server.base_url))
-        text = site.path.read_text().replace("[server]", '[server]\nallow_networks = ["127.0.0.0/8"]', 1)
-        site.path.write_text(text)
+        site.reach_this_machine()
         with fake_models():
             findings = await engine_findings(load(site.path))
     away = [finding.text for finding in findings if finding.text.startswith("llm ") and not finding.ok]
@@ -153,7 +175,7 @@ def test_a_secret_of_tokens_that_can_be_found_by_trying(tmp_path: Path) -> None:
 
 def test_too_few_rtp_ports_for_the_calls_allowed(tmp_path: Path) -> None:
     site = write_site(tmp_path)
-    site.path.write_text(site.path.read_text().replace("max_calls = 20", "max_calls = 500"))
+    site.change("max_calls = 20", "max_calls = 500")
     finding = rtp_finding(load(site.path))
     assert not finding.ok
     assert "room for 40 calls" in finding.text

@@ -153,7 +153,7 @@ def half_written(tx: Tx) -> None:
 async def test_a_rollback_that_fails_ends_neither_thread(tmp_path: Path, verb: str) -> None:
     db = await Sqlite.open(tmp_path / "x.db")
     await db.write(create)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(StoreUnavailable, match="the disk fails"):
             await (db.write(half_written) if verb == "write" else db.read(cannot_be_undone))
         await db.write(lambda tx: tx.run("INSERT INTO t (word, at_ms) VALUES ('after', 0)"))

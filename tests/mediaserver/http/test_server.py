@@ -20,7 +20,7 @@ from livekit.protocol import rtc
 from mediaserver.http.deadlines import CLOSING_S, HttpDeadlines, HttpPatience, Overdue, Progress
 from tests.support.hostile.half_sent import BODY, CHUNKS, HEAD, Client, closed, error, several, status
 from tests.support.http.api_site import WEB_KEY, write_api_site
-from tests.support.node.server import (
+from tests.support.node.node import (
     OUTBOUND,
     REAL_ENGINES,
     SPEECH_KEY,
@@ -43,7 +43,7 @@ QUIET = Progress(body=None, reading=True, unread=0, closing=False)
 def a_site(directory: Path, **keys: object) -> Site:
     site = write_site(directory, engines=REAL_ENGINES, more=TELLS.replace("STORY", LONG))
     lines = "".join(f"{name} = {value}\n" for name, value in keys.items())
-    site.path.write_text(site.path.read_text().replace("[server]\n", f"[server]\n{lines}"))
+    site.add("[server]", lines)
     return site
 
 

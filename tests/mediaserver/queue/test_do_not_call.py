@@ -12,8 +12,7 @@ import pytest
 
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, DoNotCall, HangUp
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, OUTBOUND, bearer, running, write_site
+from tests.support.node.node import KEY, OUTBOUND, bearer, running, write_site
 from tests.support.node.store import ENGINES, Clock, company, on_engine, opened, settings
 from tests.support.sip.raw_call import RawCall
 
@@ -64,7 +63,7 @@ async def test_the_number_of_who_asked_is_on_the_list_and_not_dialled_again(
     tmp_path: Path, reason: str, written: str
 ) -> None:
     site = write_site(tmp_path)
-    with fake_models(), obliging(reason):
+    with obliging(reason):
         async with running(site) as (_, client):
             async with RawCall(site.sip, FRONT_DESK) as call:
                 await call.answered()

@@ -11,8 +11,7 @@ from mediaserver.queue.extra_legs import NewLeg
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.store.store import Store
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, NUMBER, Site, bearer, running
+from tests.support.node.node import KEY, NUMBER, bearer, running
 from tests.support.node.store import (
     TTL_MS,
     Clock,
@@ -124,55 +123,45 @@ async def test_a_colleague_is_called_as_often_and_as_late_as_needed_but_not_agai
 # With telephones --------------------------------------------------------------------------------------------
 
 
-def limited(site: Site, company_id: str, calls: int) -> Site:
-    text = site.path.read_text()
-    before = f'[[company]]\nid = "{company_id}"\n'
-    assert before in text
-    site.path.write_text(text.replace(before, f"{before}max_concurrent_calls = {calls}\n"))
-    return site
-
-
 async def test_a_transfer_is_refused_where_the_company_is_full(tmp_path: Path) -> None:
-    site = limited(write_transfer_site(tmp_path), "acme", 1)
-    with fake_models():
-        async with telephones(site) as people, running(site) as (_, client):
-            body = {"agentId": HANDS_ON, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-            async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-                url = f"/api/v1/calls/{(await answer.json())['data']['callTaskId']}"
-            await people.answered(NUMBER)
-            call: dict[str, object] = {}
-            async with asyncio.timeout(30):
-                while not call.get("endedAt"):
-                    await asyncio.sleep(0.05)
-                    async with client.get(url, headers=bearer(KEY)) as answer:
-                        call = await answer.json()
+    site = write_transfer_site(tmp_path).limit("acme", 1)
+    async with telephones(site) as people, running(site) as (_, client):
+        body = {"agentId": HANDS_ON, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
+        async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+            url = f"/api/v1/calls/{(await answer.json())['data']['callTaskId']}"
+        await people.answered(NUMBER)
+        call: dict[str, object] = {}
+        async with asyncio.timeout(30):
+            while not call.get("endedAt"):
+                await asyncio.sleep(0.05)
+                async with client.get(url, headers=bearer(KEY)) as answer:
+                    call = await answer.json()
     assert call["analysis"]["transfer"]["outcome"] == "refused"  # type: ignore[index]
     assert call["analysis"]["transfer"]["reason"] == "The company is at its limit of concurrent calls"  # type: ignore[index]
     assert DESK not in people.calls
 
 
 async def test_a_telephone_is_called_into_a_room_only_where_there_is_a_place(tmp_path: Path) -> None:
-    site = limited(write_transfer_site(tmp_path), "desk", 2)
-    with fake_models():
-        async with telephones(site) as people, running(site) as (server, client), rtc_client(tone=500) as rtc:
-            ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-            await join(client, rtc, ticket.token)
-            await rtc.event("sound")
-            url = f"/api/v1/rooms/{ticket.room_name}/participants"
+    site = write_transfer_site(tmp_path).limit("desk", 2)
+    async with telephones(site) as people, running(site) as (server, client), rtc_client(tone=500) as rtc:
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        await join(client, rtc, ticket.token)
+        await rtc.event("sound")
+        url = f"/api/v1/rooms/{ticket.room_name}/participants"
 
-            async def call_in() -> tuple[int, str]:
-                async with client.post(url, json={"phoneNumber": DESK}, headers=bearer(WEB_KEY)) as answer:
-                    return answer.status, (await answer.json()).get("error", "")
+        async def call_in() -> tuple[int, str]:
+            async with client.post(url, json={"phoneNumber": DESK}, headers=bearer(WEB_KEY)) as answer:
+                return answer.status, (await answer.json()).get("error", "")
 
-            assert await call_in() == (200, "")
-            phone = await people.answered(DESK)
-            status, error = await call_in()
-            assert status == 429
-            assert "limit of concurrent calls" in error
-            await phone.hang_up()
-            del people.calls[DESK]
-            async with asyncio.timeout(30):
-                while (await call_in())[0] != 200:  # its place is free as soon as that is written
-                    await asyncio.sleep(0.05)
-            await people.answered(DESK)
-            await rtc.end()
+        assert await call_in() == (200, "")
+        phone = await people.answered(DESK)
+        status, error = await call_in()
+        assert status == 429
+        assert "limit of concurrent calls" in error
+        await phone.hang_up()
+        del people.calls[DESK]
+        async with asyncio.timeout(30):
+            while (await call_in())[0] != 200:  # its place is free as soon as that is written
+                await asyncio.sleep(0.05)
+        await people.answered(DESK)
+        await rtc.end()

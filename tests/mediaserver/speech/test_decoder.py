@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,11 +16,13 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from bench.support.processes import children
 from mediaserver.errors import InvalidRequest, SpeechFailed, TooLarge, Unavailable
 from mediaserver.speech.decoder import Audio, Limits, Reader
 from pipeline.confinement.confinement import lacking
 from tests.support.hostile.bombs import BOMBS, wav
 from tests.support.speech.sounds import file_of, tone
+from tests.support.waiting import until
 
 LIMITS = Limits(audio_s=60)
 
@@ -37,13 +38,12 @@ async def reader() -> AsyncIterator[Reader]:
 
 
 async def read(reader: Reader, octets: bytes, limits: Limits = LIMITS) -> Audio:
-    """What the reader makes of a file; at most a second and a half, however bad it is."""
+    """What the reader makes of a file; it has an end of its own, however bad the file is."""
     file = os.memfd_create("test")
     try:
         os.write(file, octets)
         os.lseek(file, len(octets) // 2, os.SEEK_SET)  # wherever it is: files are read from their beginning
-        async with asyncio.timeout(10):
-            return await reader.read(file, limits)
+        return await reader.read(file, limits)
     finally:
         os.close(file)
 
@@ -105,11 +105,14 @@ async def test_the_file_stays_open_and_several_are_read_at_once(reader: Reader) 
 @pytest.mark.parametrize("name", BOMBS)
 async def test_a_bomb_is_refused_within_a_second(reader: Reader, name: str) -> None:
     octets, refusal = BOMBS[name]
-    began = time.process_time(), time.monotonic()
-    with pytest.raises(refusal) as caught:
-        await read(reader, octets)
+    await no_forks(reader)
+    before_s = cpu_of_forks_s(reader)
+    async with asyncio.timeout(60):  # of the clock: whoever waits is told at last, however busy the machine
+        with pytest.raises(refusal) as caught:
+            await read(reader, octets)
+        await no_forks(reader)
     assert caught.type is refusal
-    assert time.monotonic() - began[1] < 5  # on a busy machine; 0.6 s of CPU is the limit that the fork has
+    assert cpu_of_forks_s(reader) - before_s < 1  # of CPU: 0.6 is the limit that a fork has
     assert len(str(caught.value)) < 100
     assert (await read(reader, wav())).duration_ms > 0  # and the next file is read as ever
 
@@ -188,18 +191,16 @@ async def test_forks_leave_no_children_and_the_server_no_descriptors(reader: Rea
 
 
 async def no_forks(reader: Reader) -> None:
-    async with asyncio.timeout(5):
-        while _children(reader):
-            await asyncio.sleep(0.01)
+    await until(lambda: not _children(reader), 60)
 
 
 def text_of(path: str) -> str:
     return Path(path).read_text()
 
 
-def _children(reader: Reader) -> list[str]:
+def _children(reader: Reader) -> list[int]:
     assert reader.pid is not None
-    return Path(f"/proc/{reader.pid}/task/{reader.pid}/children").read_text().split()
+    return children(reader.pid)
 
 
 async def test_a_reader_that_died_is_started_again() -> None:
@@ -210,9 +211,7 @@ async def test_a_reader_that_died_is_started_again() -> None:
         first = reading.pid
         assert first is not None
         os.kill(first, 9)
-        async with asyncio.timeout(5):
-            while reading.pid is not None:
-                await asyncio.sleep(0.01)
+        await until(lambda: reading.pid is None)
         assert (await read(reading, octets)).duration_ms == 100
         assert reading.pid != first
     finally:
@@ -233,6 +232,12 @@ async def test_a_reader_killed_just_now_is_not_the_clients_fault() -> None:
         await reading.close()
 
 
+def cpu_of_forks_s(reader: Reader) -> float:
+    """CPU time of all forks that have ended."""
+    user, system = text_of(f"/proc/{reader.pid}/stat").rpartition(")")[2].split()[13:15]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 async def slow_file(reader: Reader, tmp_path: Path) -> tuple[int, int]:
     """A file whose fork, the only one, waits until something is written into it: both ends."""
     await no_forks(reader)
@@ -241,13 +246,13 @@ async def slow_file(reader: Reader, tmp_path: Path) -> tuple[int, int]:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY)
 
 
-async def kill_fork(reader: Reader, before: set[str]) -> set[str]:
+async def kill_fork(reader: Reader, before: set[int]) -> set[int]:
     """Kills the fork that reads, as the kernel does where memory runs out; gives all that there were."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (forks := set(_children(reader)) - before):
             await asyncio.sleep(0.01)
     for fork in forks:
-        os.kill(int(fork), signal.SIGKILL)
+        os.kill(fork, signal.SIGKILL)
     return forks | before
 
 
@@ -255,9 +260,7 @@ async def test_a_file_whose_fork_was_killed_is_read_by_another(reader: Reader, t
     file, written = await slow_file(reader, tmp_path)
     reading = asyncio.create_task(reader.read(file, LIMITS))
     first = await kill_fork(reader, set())
-    async with asyncio.timeout(10):
-        while not set(_children(reader)) - first:
-            await asyncio.sleep(0.01)
+    await until(lambda: set(_children(reader)) - first)
     os.write(written, file_of(tone(8000, 100), 8000))
     os.close(written)
     assert (await reading).duration_ms == 100
@@ -280,7 +283,7 @@ async def test_after_two_killed_forks_the_client_is_asked_to_come_back(
 async def test_a_fork_has_the_file_to_read_and_nothing_else(reader: Reader, tmp_path: Path) -> None:
     file, written = await slow_file(reader, tmp_path)
     reading = asyncio.create_task(reader.read(file, LIMITS))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (forks := _children(reader)):
             await asyncio.sleep(0.01)
         held = Path(f"/proc/{forks[0]}/fd")
@@ -293,9 +296,7 @@ async def test_a_fork_has_the_file_to_read_and_nothing_else(reader: Reader, tmp_
     }
     assert modes[str(tmp_path / "slow")] == os.O_RDONLY
     assert sum(name.startswith("socket:") for name in modes) == 1
-    async with asyncio.timeout(10):
-        while not lacking() and "Seccomp_filters:\t2\n" not in text_of(f"/proc/{forks[0]}/status"):
-            await asyncio.sleep(0.01)
+    await until(lambda: lacking() or "Seccomp_filters:\t2\n" in text_of(f"/proc/{forks[0]}/status"))
     os.close(written)
     with pytest.raises(InvalidRequest):
         await reading
@@ -318,7 +319,7 @@ async def test_a_parser_that_never_ends_is_ended() -> None:
         "pow(3, 10**9)\n"  # minutes inside one C function
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGPROF
 
 

@@ -26,13 +26,14 @@ from pipeline.errors import EngineError, EngineMissing
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from tests.support.node.store import ENGINES, Clock, company, on_engine, opened, settings
 from tests.support.speech.sounds import file_of, tone
+from tests.support.waiting import until
 
 DAY_MS = 24 * 3600 * 1000
 REQUEST = SpeechRequest(text="hello", format="pcm", chunk_ms=20)
 FILE = file_of(tone(8000, 200), 8000)
 
 
-class Ears:
+class Recognizer:
     """Understands "hello" once `heard` is set, and counts."""
 
     def __init__(self) -> None:
@@ -54,8 +55,8 @@ class Ears:
 class Hearing:
     """One piece of a file."""
 
-    def __init__(self, ears: Ears) -> None:
-        self._ears = ears
+    def __init__(self, recognizers: Recognizer) -> None:
+        self._recognizers = recognizers
 
     def push(self, samples: Pcm) -> None:
         """Not listened to."""
@@ -64,10 +65,10 @@ class Hearing:
         return ""
 
     async def result(self) -> Hypothesis:
-        self._ears.asked += 1
-        await self._ears.heard.wait()
-        if self._ears.error is not None:
-            raise self._ears.error
+        self._recognizers.asked += 1
+        await self._recognizers.heard.wait()
+        if self._recognizers.error is not None:
+            raise self._recognizers.error
         return Hypothesis("hello", 0.75)
 
     def close(self) -> None:
@@ -92,10 +93,10 @@ class Voice:
 class Bench:
     """A service with its store and its ears."""
 
-    def __init__(self, service: SpeechService, store: Store, ears: Ears, clock: Clock) -> None:
+    def __init__(self, service: SpeechService, store: Store, recognizers: Recognizer, clock: Clock) -> None:
         self.service = service
         self.store = store
-        self.ears = ears
+        self.recognizers = recognizers
         self.clock = clock
 
     async def transcribe(self, company_id: str = "acme", job_id: str = "", sha256: str = "a") -> str:
@@ -114,17 +115,17 @@ async def bench(
     tmp_path: Path,
     *,
     missing: bool = False,
-    ears: Ears | None = None,
-    spares: Mapping[str, Ears] | None = None,
+    recognizers: Recognizer | None = None,
+    spares: Mapping[str, Recognizer] | None = None,
     **limits: Any,
 ) -> AsyncIterator[Bench]:
     """A service on the database that `on_engine` put at `tmp_path`, else on SQLite."""
-    ears, clock = ears or Ears(), Clock()
+    recognizers, clock = recognizers or Recognizer(), Clock()
 
     def load(kind: str, name: str, options: Mapping[str, Any]) -> Any:
         if missing:
             raise EngineMissing(f"no {name} at /secret/path")
-        return Voice() if kind == "tts" else (spares or {}).get(name, ears)
+        return Voice() if kind == "tts" else (spares or {}).get(name, recognizers)
 
     voices = [EngineChoice("tts", "voice", {})]
     hearing = [EngineChoice("stt", "ears", {}), *(EngineChoice("stt", name, {}) for name in spares or {})]
@@ -133,35 +134,33 @@ async def bench(
     configured = settings(company("acme"), company("zenith"))
     async with opened(tmp_path, clock, configured) as store:
         service = SpeechService(
-            SpeechSettings(**limits), engines=engines, voices=voices, ears=hearing, store=lambda: store
+            SpeechSettings(**limits), engines=engines, voices=voices, recognizers=hearing, store=lambda: store
         )
         await service.start()
         try:
-            yield Bench(service, store, ears, clock)
+            yield Bench(service, store, recognizers, clock)
         finally:
             await service.close()
             await engines.close()
 
 
-async def until_asked(ears: Ears, times: int = 1) -> None:
-    async with asyncio.timeout(10):
-        while ears.asked < times:
-            await asyncio.sleep(0.01)
+async def until_asked(recognizers: Recognizer, times: int = 1) -> None:
+    await until(lambda: recognizers.asked >= times)
 
 
 async def test_a_job_goes_on_when_its_client_goes_away(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
-        here.ears.heard.clear()
+        here.recognizers.heard.clear()
         first = asyncio.create_task(here.transcribe(job_id="1"))
-        await until_asked(here.ears)
+        await until_asked(here.recognizers)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         second = asyncio.create_task(here.transcribe(job_id="1"))
         await asyncio.sleep(0)
-        here.ears.heard.set()
+        here.recognizers.heard.set()
         assert await second == "hello"
         assert await here.transcribe(job_id="1") == "hello"
-        assert here.ears.asked == 1
+        assert here.recognizers.asked == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -174,34 +173,34 @@ async def _jobs_of_a_day(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         await here.transcribe("acme", "1")
         await here.transcribe("zenith", "1", sha256="b")
-        assert here.ears.asked == 2
+        assert here.recognizers.asked == 2
         with pytest.raises(Conflict):
             await here.transcribe("acme", "1", sha256="b")
         here.clock.advance(DAY_MS - 1)
         await here.transcribe("acme", "1")
-        assert here.ears.asked == 2
+        assert here.recognizers.asked == 2
         here.clock.advance(1)
         await here.transcribe("acme", "1")
-        assert here.ears.asked == 3
+        assert here.recognizers.asked == 3
 
 
 async def test_while_a_job_is_under_way_another_file_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
-        here.ears.heard.clear()
+        here.recognizers.heard.clear()
         first = asyncio.create_task(here.transcribe(job_id="1"))
-        await until_asked(here.ears)
+        await until_asked(here.recognizers)
         with pytest.raises(Conflict):
             await here.transcribe(job_id="1", sha256="b")
-        here.ears.heard.set()
+        here.recognizers.heard.set()
         assert await first == "hello"
 
 
 async def test_a_job_that_failed_can_be_tried_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
-        here.ears.error = EngineError("a detail", retryable=True)
+        here.recognizers.error = EngineError("a detail", retryable=True)
         with pytest.raises(SpeechFailed):
             await here.transcribe(job_id="1")
-        here.ears.error = None
+        here.recognizers.error = None
         assert await here.transcribe(job_id="1") == "hello"
         assert await here.store.transcription("acme", "2") is None
 
@@ -209,9 +208,9 @@ async def test_a_job_that_failed_can_be_tried_again(tmp_path: Path) -> None:
 async def test_closing_ends_jobs_and_leaves_no_descriptor(tmp_path: Path) -> None:
     async with bench(tmp_path) as here:
         before = len(os.listdir("/proc/self/fd"))
-        here.ears.heard.clear()
+        here.recognizers.heard.clear()
         waiting = asyncio.create_task(here.transcribe(job_id="1"))
-        await until_asked(here.ears)
+        await until_asked(here.recognizers)
         await here.service.close()
         await asyncio.gather(waiting, return_exceptions=True)
         assert waiting.cancelled()
@@ -235,19 +234,19 @@ async def test_one_caller_at_its_limit_leaves_the_others_alone(tmp_path: Path) -
 
 
 async def test_a_file_that_the_first_recogniser_fails_on_is_heard_by_the_next(tmp_path: Path) -> None:
-    spare = Ears()
+    spare = Recognizer()
     async with bench(tmp_path, spares={"spare": spare}) as here:
-        here.ears.error = EngineError("gone", retryable=True)
+        here.recognizers.error = EngineError("gone", retryable=True)
         for _ in range(5):
             assert await here.transcribe() == "hello"
         assert spare.asked == 5
-        assert here.ears.asked == 3  # then it was left alone
+        assert here.recognizers.asked == 3  # then it was left alone
         spare.error = EngineError("gone too", retryable=True)
         with pytest.raises(SpeechFailed):
             await here.transcribe()
 
 
-class RemoteEars(Ears):
+class RemoteRecognizer(Recognizer):
     """Behind a network; nobody waits for them longer than a moment in a call."""
 
     deadline_s = 0.01
@@ -257,13 +256,13 @@ class RemoteEars(Ears):
 
 
 async def test_a_long_file_is_no_sign_of_a_slow_recogniser(tmp_path: Path) -> None:
-    spare = Ears()
-    async with bench(tmp_path, ears=RemoteEars(), spares={"spare": spare}) as here:
-        here.ears.heard.clear()
+    spare = Recognizer()
+    async with bench(tmp_path, recognizers=RemoteRecognizer(), spares={"spare": spare}) as here:
+        here.recognizers.heard.clear()
         under_way = asyncio.create_task(here.transcribe())
-        await until_asked(here.ears)
+        await until_asked(here.recognizers)
         await asyncio.sleep(0.2)
-        here.ears.heard.set()
+        here.recognizers.heard.set()
         assert await under_way == "hello"
         assert spare.asked == 0
 
@@ -279,9 +278,9 @@ async def test_without_its_engines_it_is_unavailable_and_names_no_path(tmp_path:
 
 
 def test_pocketsphinx_tells_files_even_what_it_is_unsure_of() -> None:
-    (voice,), (ears,) = speech_choices(SpeechSettings())
-    assert (voice.name, ears.name) == ("espeak-ng", "pocketsphinx")
-    assert ears.options == {"min_confidence": 0.0}
+    (voice,), (recognizers,) = speech_choices(SpeechSettings())
+    assert (voice.name, recognizers.name) == ("espeak-ng", "pocketsphinx")
+    assert recognizers.options == {"min_confidence": 0.0}
     named = SpeechSettings(
         stt=EngineChain.model_validate(
             {"engine": "pocketsphinx", "min_confidence": 0.5, "fallback": ["pocketsphinx"]}

@@ -15,7 +15,7 @@ from tests.support.speech.sounds import tone
 RATE_HZ = 16_000
 
 
-class Ears:
+class Recognizer:
     """Understands how long a piece is."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -37,8 +37,8 @@ class Ears:
 
 
 class Heard:
-    def __init__(self, ears: Ears, rate_hz: int) -> None:
-        self.ears = ears
+    def __init__(self, recognizer: Recognizer, rate_hz: int) -> None:
+        self.recognizer = recognizer
         self.rate_hz = rate_hz
         self.samples = 0
 
@@ -50,12 +50,12 @@ class Heard:
         return ""
 
     async def result(self) -> Hypothesis:
-        if self.ears.error is not None:
-            raise self.ears.error
+        if self.recognizer.error is not None:
+            raise self.recognizer.error
         return Hypothesis(f"{self.samples / self.rate_hz:.1f} seconds", 0.5)
 
     def close(self) -> None:
-        self.ears.closed += 1
+        self.recognizer.closed += 1
 
 
 def speech(*sentences_s: float, pause_s: float = 0.5) -> Pcm:
@@ -86,29 +86,29 @@ def test_any_length_is_cut_within_the_bounds(length_s: float) -> None:
 
 
 async def test_every_piece_is_heard_once_and_let_go() -> None:
-    ears = Ears()
+    recognizer = Recognizer()
     samples = speech(12, 11, 14)
-    outcome = await transcribed(ears, samples, rate_hz=RATE_HZ, language="ar")
+    outcome = await transcribed(recognizer, samples, rate_hz=RATE_HZ, language="ar")
     seconds = [float(word) for word in outcome.text.split() if word != "seconds"]
     assert sum(seconds) == pytest.approx(len(samples) / RATE_HZ, abs=0.2)
-    assert ears.opened == ears.closed == len(seconds) > 1
-    assert ears.languages == {"ar"}
+    assert recognizer.opened == recognizer.closed == len(seconds) > 1
+    assert recognizer.languages == {"ar"}
     assert outcome.confidence == 0.5
 
 
 async def test_nobody_is_heard_in_silence_whatever_a_recogniser_makes_of_it() -> None:
-    ears = Ears()
+    recognizer = Recognizer()
     noise = np.random.default_rng(1).integers(-8, 9, RATE_HZ).astype(np.int16)
     for silent in (np.zeros(RATE_HZ * 40, np.int16), noise):
-        assert await transcribed(ears, silent, rate_hz=RATE_HZ, language="en") == Transcription("", 0.0)
-    assert ears.opened == 0
+        assert await transcribed(recognizer, silent, rate_hz=RATE_HZ, language="en") == Transcription("", 0.0)
+    assert recognizer.opened == 0
 
 
 async def test_what_a_recogniser_cannot_do_is_told() -> None:
-    missing = Ears(EngineMissing("no model for xx"))
+    missing = Recognizer(EngineMissing("no model for xx"))
     with pytest.raises(InvalidRequest, match="no model for xx"):
         await transcribed(missing, tone(RATE_HZ, 100), rate_hz=RATE_HZ, language="xx")
-    broken = Ears(EngineError("a detail", retryable=True))
+    broken = Recognizer(EngineError("a detail", retryable=True))
     with pytest.raises(SpeechFailed) as caught:
         await transcribed(broken, tone(RATE_HZ, 100), rate_hz=RATE_HZ, language="en")
     assert "detail" not in str(caught.value)

@@ -14,8 +14,7 @@ from mediaserver.errors import LocalError
 from mediaserver.queue.records import NewWebRoom
 from mediaserver.store.managed import KEPT_MS, Kind, ManagedRow, NewKey
 from tests.support.http.api_site import write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, bearer, running
+from tests.support.node.node import KEY, bearer, running
 from tests.support.node.store import Clock, company, opened, query, settings
 
 ANSWERING = "0c7de7b0-7d1c-4f6e-8f43-5f0f2c3f9f99"
@@ -81,19 +80,18 @@ def test_the_directory_shows_both_and_the_files_counts(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_asks_too_much_is_told_when_to_come_back(tmp_path: Path) -> None:
-    with fake_models():
-        async with running(write_api_site(tmp_path, more="requests_per_minute = 30\n")) as (_, client):
-            statuses = []
-            for _ in range(8):
-                async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-                    statuses.append(answer.status)
-                    last, headers = await answer.json(), answer.headers
-            assert statuses[:5] == [200] * 5
-            assert statuses[-1] == 429
-            assert headers["Retry-After"] in ("1", "2", "3")
-            assert last == {"error": "Too many requests"}
-            async with client.get("/api/v1/calls", headers=bearer("other-calls-key")) as answer:
-                assert answer.status == 200
+    async with running(write_api_site(tmp_path, more="requests_per_minute = 30\n")) as (_, client):
+        statuses = []
+        for _ in range(8):
+            async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+                statuses.append(answer.status)
+                last, headers = await answer.json(), answer.headers
+        assert statuses[:5] == [200] * 5
+        assert statuses[-1] == 429
+        assert headers["Retry-After"] in ("1", "2", "3")
+        assert last == {"error": "Too many requests"}
+        async with client.get("/api/v1/calls", headers=bearer("other-calls-key")) as answer:
+            assert answer.status == 200
 
 
 def room(name: str) -> NewWebRoom:

@@ -115,6 +115,24 @@ async def test_the_whole_file_is_written_and_marked(tmp_path: Path, clock: Clock
 # Calls ------------------------------------------------------------------------------------------------------
 
 
+async def test_the_queue_is_woken_by_what_lets_a_call_go_and_by_nothing_else(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with opened(tmp_path, clock) as store:
+        assert (await store.hold_place("acme", "room")).rule is None
+        assert await store.leave_leg("another") is False
+        assert (await store.reap_expired()).requeued == ()
+        assert not store.queue_filled.is_set()
+        assert await store.leave_leg("room")
+        assert store.queue_filled.is_set()
+        await store.enqueue(new_call())
+        (claim,) = await store.claim("node", 1, TTL_MS)
+        store.queue_filled.clear()
+        clock.now_ms += 10 * TTL_MS
+        assert (await store.reap_expired()).requeued == (claim.call_id,)
+        assert store.queue_filled.is_set()
+
+
 async def test_a_queued_call_is_pending_and_told(tmp_path: Path, clock: Clock) -> None:
     async with opened(tmp_path, clock) as store:
         row = await store.enqueue(new_call(variables={"name": "Zoë"}, metadata={"crm": [1, 2]}, is_test=True))

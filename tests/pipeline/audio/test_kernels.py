@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.audio import kernels
+from pipeline.audio import g722, kernels, opus
 
 EVERY_CODE = np.arange(256, dtype=np.uint8)
 EVERY_SAMPLE = np.arange(-32768, 32768, dtype=np.int32).astype(np.int16)
@@ -153,7 +153,10 @@ def test_no_samples_are_silence() -> None:
 
 def test_warming_leaves_nothing_to_compile() -> None:
     compiled = [
-        getattr(kernels, name) for name in dir(kernels) if hasattr(getattr(kernels, name), "signatures")
+        each
+        for module in (kernels, g722, opus)
+        for each in vars(module).values()
+        if hasattr(each, "signatures")
     ]
     before = [kernel.signatures for kernel in compiled]
     kernels.warm()
@@ -168,15 +171,14 @@ def test_kernels_work_where_no_cache_can_be_written(tmp_path: Path) -> None:
     copy = tmp_path / "pipeline" / "audio"
     copy.mkdir(parents=True)
     (copy.parent / "__init__.py").touch()
-    for name in ("__init__", "frames", "kernels"):
+    for name in ("__init__", "compiled", "frames", "g722", "kernels", "opus"):
         (copy / f"{name}.py").write_bytes((audio / f"{name}.py").read_bytes())
-    (copy / "__pycache__").write_text("a file where numba would make its directory")
-    script = (
-        "import numba.core.caching as caching\n"
-        "caching.CacheImpl._locator_classes = []\n"  # what numba is left with when nothing is writable
-        "from pipeline.audio import kernels\nkernels.warm()\nprint(kernels.__file__)\n"
-    )
+    for name in ("errors", "kernel_cache"):
+        (copy.parent / f"{name}.py").write_bytes((audio.parent / f"{name}.py").read_bytes())
+    (tmp_path / "cache").write_text("a file where the cache would be")
+    script = "from pipeline.audio import kernels\nkernels.warm()\nprint(kernels.__file__)\n"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
     done = subprocess.run(
         [sys.executable, "-c", script],
         check=False,

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from pipeline.agent import CallOpened, Expect, HangUp, Say, UserSaid
-from pipeline.call_progress.answer_detection import LineSettings, LineStage, Verdict
+from pipeline.call_progress.answer_detection import AnswerDetector, Verdict
+from pipeline.call_progress.settings import AnswerDetectionSettings
+from pipeline.engines.tables import problem_of
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
@@ -39,7 +42,7 @@ def call(wave: Wave, *, agent: FakeAgent | None = None, ends_s: float = 40.0, **
         leg.says(0.0, np.asarray(wave, np.int16))
         leg.ends(ends_s)
         speaks = agent or FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
-        stage = LineStage(LineSettings(**line))
+        stage = AnswerDetector(AnswerDetectionSettings(**line))
         settings = SessionSettings()
         session = Session(
             leg=leg,
@@ -48,7 +51,7 @@ def call(wave: Wave, *, agent: FakeAgent | None = None, ends_s: float = 40.0, **
             tts=FakeTts(),
             settings=settings,
             phrases=await Phrases.prepare([FakeTts()], settings),
-            line=stage,
+            answer_detector=stage,
         )
         return Played(await session.run(), leg, speaks)
 
@@ -173,8 +176,10 @@ def test_who_hangs_up_while_the_line_is_judged() -> None:
 
 def test_a_call_can_be_stopped_while_the_line_is_judged() -> None:
     async def scene() -> SessionResult:
-        stage = LineStage(LineSettings(answering_machine="hang_up"))
-        session = Session(leg=FakeLeg(), agent=FakeAgent(), stt=FakeStt(), tts=FakeTts(), line=stage)
+        stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
+        session = Session(
+            leg=FakeLeg(), agent=FakeAgent(), stt=FakeStt(), tts=FakeTts(), answer_detector=stage
+        )
         loop = asyncio.get_running_loop()
         loop.call_later(0.5, session.write, "hello")
         loop.call_later(1.0, session.stop)
@@ -189,8 +194,10 @@ def test_what_is_said_after_the_greeting_is_understood() -> None:
         leg.says(0.8, np.asarray(at_level(spoken(("Hello?",))[0], -20), np.int16))
         leg.says(5.5, voice(0.5))
         agent = FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
-        stage = LineStage(LineSettings(answering_machine="hang_up"))
-        result = await Session(leg=leg, agent=agent, stt=FakeStt("yes"), tts=FakeTts(), line=stage).run()
+        stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
+        result = await Session(
+            leg=leg, agent=agent, stt=FakeStt("yes"), tts=FakeTts(), answer_detector=stage
+        ).run()
         assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
         return result
 
@@ -198,7 +205,7 @@ def test_what_is_said_after_the_greeting_is_understood() -> None:
 
 
 def test_what_is_heard_before_the_answer_is_on_the_record() -> None:
-    stage = LineStage(LineSettings())
+    stage = AnswerDetector(AnswerDetectionSettings())
     announcement = np.concatenate([at_level(spoken((GREETING,))[0], -20), quiet(1)]).astype(np.int16)
     for start in range(0, len(announcement) // 160 * 160, 160):
         stage.heard_early(announcement[start : start + 160], start / RATE_HZ)
@@ -217,13 +224,14 @@ def test_what_is_heard_before_the_answer_is_on_the_record() -> None:
     ],
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=f"^{named}"):
-        LineSettings(**settings)
+    with pytest.raises(ValidationError) as caught:
+        AnswerDetectionSettings(**settings)
+    assert problem_of(caught.value.errors()[0])[0] == named
 
 
 def test_nobody_talks_into_a_word_that_comes_late() -> None:
     said = at_level(spoken((GREETING,))[0], -20)
-    stage = LineStage(LineSettings(answering_machine="hang_up"))
+    stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
     stage.begin(0.0)
     for index, start in enumerate(range(0, len(said) // 160 * 160, 160)):
         verdict = stage.push(said[start : start + 160].astype(np.int16), 5.0 + 0.02 * index)

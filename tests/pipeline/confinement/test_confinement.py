@@ -37,6 +37,13 @@ DEMO = ROOT / "config" / "demo.toml"
 ours = pytest.mark.skipif(bool(lacking()), reason=f"this kernel has {'; '.join(lacking())}")
 
 
+@pytest.fixture(autouse=True)
+def without_granted_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A confined process may read what PYTHONPATH names. Runners of tests put the folder there that they were
+    started in: above the checkout, or above the temporary files of tests."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
 async def output_of(module: str, *arguments: str) -> str:
     process = await start_confined(module, *arguments)
     out, _ = await process.communicate()

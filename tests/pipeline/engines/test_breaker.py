@@ -21,14 +21,14 @@ def test_it_opens_after_failures_in_a_row_and_not_before() -> None:
         assert breaker.admits(1.0)
         breaker.failed(1.0)
     assert not breaker.admits(1.0)
-    assert breaker.rests(5.9)
+    assert breaker.is_open(5.9)
 
 
 def test_one_missed_deadline_is_enough() -> None:
     breaker = Breaker(SETTINGS)
     breaker.failed(0.0, slow=True)
-    assert breaker.rests(4.9)
-    assert not breaker.rests(5.0)
+    assert breaker.is_open(4.9)
+    assert not breaker.is_open(5.0)
 
 
 def test_an_engine_gets_the_peace_that_it_asks_for() -> None:
@@ -44,7 +44,7 @@ def test_after_the_pause_one_request_is_let_through_and_decides() -> None:
     assert breaker.admits(5.0)
     assert breaker.state is BreakerState.HALF_OPEN
     assert not breaker.admits(5.1)
-    assert breaker.rests(5.1)
+    assert breaker.is_open(5.1)
     breaker.succeeded()
     assert breaker.admits(5.2)
     assert breaker.admits(5.2)
@@ -103,7 +103,7 @@ def test_whatever_happens_it_asks_again_in_the_end(steps: list[tuple[str, float]
     for sign, later in steps:
         now += later
         if sign == "ask":
-            assert breaker.rests(now) is not breaker.admits(now)
+            assert breaker.is_open(now) is not breaker.admits(now)
         elif sign == "succeed":
             breaker.succeeded()
             assert breaker.state is BreakerState.CLOSED

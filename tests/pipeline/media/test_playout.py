@@ -261,7 +261,7 @@ async def test_a_writer_waits_for_room() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     pull(playout, 1)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_room_is_given_by_clear() -> None:
@@ -271,4 +271,4 @@ async def test_room_is_given_by_clear() -> None:
     waiting = asyncio.create_task(playout.room(0.1))
     await asyncio.sleep(0)
     playout.clear()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)

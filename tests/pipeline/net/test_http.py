@@ -326,10 +326,10 @@ def test_public_addresses_only(address: str, allowed: bool) -> None:
 
 
 def test_allowed_networks_open_what_they_name_and_no_more() -> None:
-    reach = EgressPolicy(["10.1.0.0/16", "fd00::/64"])
-    assert reach.allows("10.1.2.3")
-    assert reach.allows("::ffff:10.1.2.3")
-    assert reach.allows("fd00::5")
-    assert not reach.allows("10.2.0.1")
-    assert not reach.allows("fd00:0:0:1::5")
-    assert reach.allows("8.8.8.8")
+    egress = EgressPolicy(["10.1.0.0/16", "fd00::/64"])
+    assert egress.allows("10.1.2.3")
+    assert egress.allows("::ffff:10.1.2.3")
+    assert egress.allows("fd00::5")
+    assert not egress.allows("10.2.0.1")
+    assert not egress.allows("fd00:0:0:1::5")
+    assert egress.allows("8.8.8.8")

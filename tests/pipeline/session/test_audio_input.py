@@ -22,51 +22,51 @@ def voice() -> Pcm:
 @pytest.mark.parametrize("jitter_ms", [0.0, 15.0])
 def test_the_caller_stopped_when_the_last_voiced_packet_left_not_a_packet_later(jitter_ms: float) -> None:
     """A packet carries the 20 ms before it was sent. The second case delays every other packet."""
-    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    audio_input = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
     sounds = []
     for number in range(100):
         sent = 5.0 + number * 0.02
         frame = voice() if 50 <= number < 80 else silence(RATE_HZ)
         late = (number % 2) * jitter_ms / 1000
-        sounds.append(ears.push(frame, number * FRAME, sent + late))
+        sounds.append(audio_input.push(frame, number * FRAME, sent + late))
     assert [sound for sound in sounds if sound in (Sound.STARTED, Sound.STOPPED)] == [
         Sound.STARTED,
         Sound.STOPPED,
     ]
-    assert ears.silent_since() == pytest.approx(5.0 + 79 * 0.02, abs=1e-6)
+    assert audio_input.silent_since() == pytest.approx(5.0 + 79 * 0.02, abs=1e-6)
 
 
 def test_a_packet_that_is_late_is_not_silence_but_one_that_is_not_awaited_is() -> None:
     """The tenth packet is 40 ms late, the eleventh does not come: up to where the caller was heard."""
-    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
+    audio_input = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240)
     for number in range(9):
-        ears.push(silence(RATE_HZ), number * FRAME, 5.0 + number * 0.02)
-    assert ears.heard_until(5.199) == pytest.approx(5.16)
-    ears.push(silence(RATE_HZ), 9 * FRAME, 5.22)
-    assert ears.heard_until(5.221) == pytest.approx(5.18)
-    assert ears.heard_until(5.35) == pytest.approx(5.18)
-    assert ears.heard_until(5.43) == pytest.approx(5.43)
+        audio_input.push(silence(RATE_HZ), number * FRAME, 5.0 + number * 0.02)
+    assert audio_input.heard_until(5.199) == pytest.approx(5.16)
+    audio_input.push(silence(RATE_HZ), 9 * FRAME, 5.22)
+    assert audio_input.heard_until(5.221) == pytest.approx(5.18)
+    assert audio_input.heard_until(5.35) == pytest.approx(5.18)
+    assert audio_input.heard_until(5.43) == pytest.approx(5.43)
 
 
 def test_the_callers_voice_is_told_without_what_is_behind_them() -> None:
     """Two seconds of syllables, then somebody 26 dB below: the recogniser hears both, the judge of the
     turn's end the caller."""
-    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    audio_input = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
     for number in range(200):
         loud = voice() if number % 20 < 15 else silence(RATE_HZ)
         frame = loud if number < 100 else (loud // 20).astype(np.int16)
-        ears.push(frame, number * FRAME, 5.0 + number * 0.02)
+        audio_input.push(frame, number * FRAME, 5.0 + number * 0.02)
     behind = slice(150 * FRAME, 200 * FRAME)
-    assert ears.recent()[behind].any()
-    own = ears.callers_own(noisy=False)
+    assert audio_input.recent()[behind].any()
+    own = audio_input.callers_own(noisy=False)
     assert own[: 100 * FRAME].any()
     assert not own[behind].any()
 
 
 def test_nobody_can_tell_the_callers_voice_in_a_noise_as_loud() -> None:
-    ears = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
+    audio_input = AudioInput(FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, kept_ms=4000)
     for number in range(200):
-        ears.push(voice(), number * FRAME, 5.0 + number * 0.02)
-    ears.reject_as_noise(1.0)
-    assert ears.callers_own(noisy=False).size
-    assert not ears.callers_own(noisy=True).size
+        audio_input.push(voice(), number * FRAME, 5.0 + number * 0.02)
+    audio_input.reject_as_noise(1.0)
+    assert audio_input.callers_own(noisy=False).size
+    assert not audio_input.callers_own(noisy=True).size

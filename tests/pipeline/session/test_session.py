@@ -187,7 +187,7 @@ def test_a_judge_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int
         FakeAgent([GREETING], BYE),
         stt=FakeStt("tuesday"),
         prepare=lambda leg: leg.says(3.0, voice(0.5)),
-        judge=Judge(),
+        detector=Judge(),
     )
     (evidence,) = asked
     assert (evidence.words, evidence.asked, evidence.language) == ("tuesday", GREETING.text, "en")

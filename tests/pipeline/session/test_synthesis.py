@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mediaserver.engine_pool.choice import EMBEDDED
-from mediaserver.engine_pool.pool import FILES_AHEAD_S, Engines
+from mediaserver.engine_pool.pool import Engines
+from mediaserver.engine_pool.running import FILES_AHEAD_S
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.media.playout import Playout
 from pipeline.session.synthesis import Synthesis

@@ -187,12 +187,12 @@ def test_keys_wait_as_long_as_the_agent_says(timeout_s: float, keyed: list[str])
 
 
 def test_sound_stays_hidden_a_little_longer_than_words() -> None:
-    masking = Redaction()
-    masking.ask(True, 1.0)
-    masking.heard()
-    masking.ask(False, 2.0)
-    assert masking.active  # the utterance is not over
-    masking.forgotten(3.0)
-    assert not masking.active
-    assert masking.covers(3.9)
-    assert not masking.covers(4.1)
+    redaction = Redaction()
+    redaction.ask(True, 1.0)
+    redaction.heard()
+    redaction.ask(False, 2.0)
+    assert redaction.active  # the utterance is not over
+    redaction.forgotten(3.0)
+    assert not redaction.active
+    assert redaction.covers(3.9)
+    assert not redaction.covers(4.1)

@@ -32,6 +32,8 @@ class Speaker:
         self.busy.set()
         assert self.go.wait(LIMIT_S)
         self.said.append(request["text"])
+        if request["text"] == "13":
+            raise ZeroDivisionError("said thirteen")
         emit(b"\0\0", [])
 
 
@@ -103,3 +105,14 @@ def test_one_that_is_cancelled_before_its_turn_is_skipped_whatever_its_number(se
     assert served.speaker.said == ["5", "3"]
     done = [number for kind, number in kinds(served.sink.getvalue()) if kind == Kind.DONE]
     assert done == [5, 2, 3]
+
+
+def test_a_voice_that_raises_the_unforeseen_fails_one_sentence_and_quotes_nothing(served: Served) -> None:
+    ask(served.requests, 13)
+    assert served.speaker.busy.wait(LIMIT_S)
+    ask(served.requests, 14)
+    served.finish(waiting=1)
+    answers = served.sink.getvalue()
+    assert kinds(answers) == [(Kind.READY, 0), (Kind.FAILED, 13), (Kind.CHUNK, 14), (Kind.DONE, 14)]
+    assert b'"ZeroDivisionError"' in answers
+    assert b"said thirteen" not in answers

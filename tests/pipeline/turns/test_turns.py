@@ -254,6 +254,16 @@ def test_a_guess_is_withdrawn_when_the_final_words_are_others_or_unsure(text: st
     assert again.event == UserSaid(text, confidence)
 
 
+def test_a_guess_is_withdrawn_when_its_words_are_doubtful() -> None:
+    turns, asked = guessed()
+    actions(turns)
+    turns.receive(FinalTranscript(asked, "hello there", 0.7, doubtful=True), 0.35)
+    withdrawn, again = actions(turns)
+    assert withdrawn == Interrupt()
+    assert isinstance(again, StartReply)
+    assert again.event == UserSaid("hello there", 0.7, doubtful=True)
+
+
 def test_a_recogniser_whose_partial_results_lag_is_not_believed_again() -> None:
     turns = at(State.ENDPOINTING)
     for moment in (0.0, 10.0, 20.0):

@@ -19,6 +19,7 @@ from sip.message.message import Request, Response
 from sip.message.uri import Uri
 
 ALICE = Credentials("alice", "secret")
+BY_SERVER_OR_PROXY = pytest.mark.parametrize("status", [401, 407])
 
 
 def register(uri: str = "sip:+15550100@example.com") -> Request:
@@ -109,34 +110,47 @@ def test_nonce_is_used_again_with_a_growing_count() -> None:
     assert len(first.headers.get_all("Authorization")) == 1
 
 
-def test_refused_credentials_are_not_tried_again() -> None:
+@BY_SERVER_OR_PROXY
+def test_refused_credentials_are_not_tried_again(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="one", qop="auth"'))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
+    )
     authorizer.sign(request)
-    assert not authorizer.challenged(request, challenged('Digest realm="r", nonce="two", qop="auth"'))
+    assert not authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
+    )
 
 
-def test_stale_nonce_is_replaced_but_not_for_ever() -> None:
+@BY_SERVER_OR_PROXY
+def test_stale_nonce_is_replaced_but_not_for_ever(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="n0", qop="auth"'))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="n0", qop="auth"', status=status)
+    )
     outcomes = []
     for number in range(1, 6):
         authorizer.sign(request)
         stale = f'Digest realm="r", nonce="n{number}", qop="auth", stale=TRUE'
-        outcomes.append(authorizer.challenged(request, challenged(stale)))
+        outcomes.append(authorizer.challenged(request, challenged(stale, status=status)))
     assert outcomes[:2] == [True, True]
     assert False in outcomes
 
 
-def test_nonce_that_served_before_may_be_replaced_without_stale() -> None:
+@BY_SERVER_OR_PROXY
+def test_nonce_that_served_before_may_be_replaced_without_stale(status: int) -> None:
     authorizer = Authorizer(ALICE)
     request = register()
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="one", qop="auth"'))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
+    )
     authorizer.sign(request)
     authorizer.sign(request)
-    assert authorizer.challenged(request, challenged('Digest realm="r", nonce="two", qop="auth"'))
+    assert authorizer.challenged(
+        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
+    )
 
 
 def test_proxy_and_server_are_answered_together() -> None:

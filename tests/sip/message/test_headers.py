@@ -111,17 +111,15 @@ def test_via_with_everything() -> None:
         "SIP / 2.0 / udp [2001:db8::9]:5062 ; branch = z9hG4bKa;rport=5099;received=[2001:db8::1]"
     )
     assert (via.transport, via.host, via.port) == ("UDP", "2001:db8::9", 5062)
-    assert (via.branch, via.rport, via.received) == ("z9hG4bKa", 5099, "2001:db8::1")
+    assert (via.branch, via.params["rport"], via.received) == ("z9hG4bKa", "5099", "2001:db8::1")
     assert Via.parse(str(via)) == via
 
 
 def test_via_asks_for_rport_without_a_value() -> None:
     via = Via.parse("SIP/2.0/UDP host;branch=z9hG4bKa;rport")
-    assert via.rport is None
-    assert "rport" in via.params
+    assert via.params["rport"] is None
     answered = via.with_params(rport="1024", received="192.0.2.1")
     assert str(answered) == "SIP/2.0/UDP host;branch=z9hG4bKa;rport=1024;received=192.0.2.1"
-    assert Via.parse("SIP/2.0/UDP host;rport=99999").rport is None
 
 
 @pytest.mark.parametrize(

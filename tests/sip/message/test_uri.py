@@ -89,47 +89,5 @@ def test_parameters_are_added_and_taken_away_on_a_copy() -> None:
     assert str(uri) == "sip:a@b;transport=udp"
 
 
-# The examples of RFC 3261 19.1.4.
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("sip:%61lice@atlanta.com;transport=TCP", "sip:alice@AtlanTa.CoM;Transport=tcp"),
-        ("sip:carol@chicago.com", "sip:carol@chicago.com;newparam=5"),
-        ("sip:carol@chicago.com;newparam=5", "sip:carol@chicago.com;security=on"),
-        (
-            "sip:biloxi.com;transport=tcp;method=REGISTER?to=sip:bob%40biloxi.com",
-            "sip:biloxi.com;method=REGISTER;transport=tcp?to=sip:bob%40biloxi.com",
-        ),
-        (
-            "sip:alice@atlanta.com?subject=project%20x&priority=urgent",
-            "sip:alice@atlanta.com?priority=urgent&subject=project%20x",
-        ),
-        ("tel:+1-201-555-0123", "tel:+1(201)5550123"),
-    ],
-)
-def test_equivalent_uris(one: str, other: str) -> None:
-    assert Uri.parse(one).equivalent(Uri.parse(other))
-    assert Uri.parse(other).equivalent(Uri.parse(one))
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("SIP:ALICE@AtLanTa.CoM;Transport=udp", "sip:alice@AtLanTa.CoM;Transport=UDP"),
-        ("sip:bob@biloxi.com", "sip:bob@biloxi.com:5060"),
-        ("sip:bob@biloxi.com", "sip:bob@biloxi.com;transport=udp"),
-        ("sip:bob@biloxi.com", "sip:bob@biloxi.com:6000;transport=tcp"),
-        ("sip:carol@chicago.com", "sip:carol@chicago.com?Subject=next%20meeting"),
-        ("sip:bob@phone21.boxesbybob.com", "sip:bob@192.0.2.4"),
-        ("sip:carol@chicago.com;security=off", "sip:carol@chicago.com;security=on"),
-        ("sip:bob@biloxi.com", "sips:bob@biloxi.com"),
-        ("tel:+12015550123", "tel:+12015550124"),
-    ],
-)
-def test_different_uris(one: str, other: str) -> None:
-    assert not Uri.parse(one).equivalent(Uri.parse(other))
-    assert not Uri.parse(other).equivalent(Uri.parse(one))
-
-
 def test_uris_can_be_keys() -> None:
     assert {Uri.parse("sip:a@b;lr"): 1}[Uri.parse("sip:a@b;lr")] == 1

@@ -18,10 +18,20 @@ from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange
 from sip.rtp.rtcp import Bye, SenderReport, parse
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec
-from tests.support.speech.media import Ears, Voice, packets, plan, snr_db, spectral_distance_db, speech_like
+from tests.support.speech.media import (
+    RecordingListener,
+    Voice,
+    packets,
+    plan,
+    snr_db,
+    spectral_distance_db,
+    speech_like,
+)
 from tests.support.waiting import until
 
 HOST = "127.0.0.1"
+
+pytestmark = pytest.mark.virtual_clock
 
 
 class Peer:
@@ -110,32 +120,34 @@ def start(stream: MediaStream, agreed: Any, **changes: Any) -> None:
     stream.configure(agreed, **{"symmetric": False, "media_timeout_s": 30.0, "inband_dtmf": False, **changes})
 
 
-def connect(one: MediaStream, other: MediaStream, codec: Codec, **changes: Any) -> tuple[Ears, Ears]:
+def connect(
+    one: MediaStream, other: MediaStream, codec: Codec, **changes: Any
+) -> tuple[RecordingListener, RecordingListener]:
     """Two streams that send to each other."""
-    ears = (Ears(), Ears())
-    for stream, far, listener in ((one, other, ears[0]), (other, one, ears[1])):
+    recorder = (RecordingListener(), RecordingListener())
+    for stream, far, listener in ((one, other, recorder[0]), (other, one, recorder[1])):
         start(stream, plan(far.local_port, codec, rtcp_port=far.local_port + 1, **changes))
         stream.attach(listener, None)
-    return ears
+    return recorder
 
 
 @pytest.mark.parametrize("codec", [PCMU, PCMA, G722, OPUS], ids=lambda codec: codec.name)
 async def test_two_streams_hear_each_other(office: Office, codec: Codec) -> None:
     one, other = office.open(), office.open()
-    ears, other_ears = connect(one, other, codec)
+    recorder, other_recorder = connect(one, other, codec)
     frame = codec.rate_hz // 50
     said = speech_like(codec.rate_hz, codec.rate_hz)
     voice = Voice(said, frame)
-    one.attach(ears, voice)
-    await until(lambda: not voice.waiting and len(other_ears.frames) >= 60)
-    heard = other_ears.heard
+    one.attach(recorder, voice)
+    await until(lambda: not voice.waiting and len(other_recorder.frames) >= 60)
+    heard = other_recorder.heard
     if codec is OPUS:
         aligned = heard[int(np.argmax(np.correlate(heard.astype(float), said[:4000].astype(float)))) :]
         assert spectral_distance_db(aligned, said, delay=0) < 2.5
     else:
         begin = int(np.argmax(np.correlate(heard.astype(float), said.astype(float))))
         assert snr_db(heard[begin:], said, search=1) > (18 if codec is G722 else 34)
-    assert other_ears.positions == [i * frame for i in range(len(other_ears.frames))]
+    assert other_recorder.positions == [i * frame for i in range(len(other_recorder.frames))]
     assert one.rate_hz == codec.rate_hz
     assert one.stats.send_errors == other.stats.bad_packets == other.stats.strange_address == 0
 
@@ -148,30 +160,30 @@ def expanded(code: int) -> int:
 
 
 async def test_every_code_of_g711_arrives_bit_for_bit(office: Office, peer: Peer) -> None:
-    stream, ears = office.open(), Ears()
+    stream, recorder = office.open(), RecordingListener()
     start(stream, plan(peer.port))
-    stream.attach(ears, None)
+    stream.attach(recorder, None)
     codes = bytes(range(256)) * 5
     for packet in packets([codes[at : at + 160] for at in range(0, len(codes), 160)]):
         peer.send(stream, packet)
-    await until(lambda: len(ears.frames) == 8)
-    assert ears.heard.tolist() == [expanded(code) for code in codes]
+    await until(lambda: len(recorder.frames) == 8)
+    assert recorder.heard.tolist() == [expanded(code) for code in codes]
 
 
 async def test_digits_go_both_ways(office: Office) -> None:
     one, other = office.open(), office.open()
-    ears, other_ears = connect(one, other, PCMU)
+    recorder, other_recorder = connect(one, other, PCMU)
     await asyncio.gather(one.send_dtmf("19#A"), other.send_dtmf("*0"))
-    await until(lambda: len(other_ears.digits) == 4 and len(ears.digits) == 2)
-    assert (other_ears.digits, ears.digits) == (list("19#A"), list("*0"))
+    await until(lambda: len(other_recorder.digits) == 4 and len(recorder.digits) == 2)
+    assert (other_recorder.digits, recorder.digits) == (list("19#A"), list("*0"))
 
 
 async def test_digits_go_as_tones_where_events_were_not_agreed(office: Office) -> None:
     one, other = office.open(), office.open()
-    _, other_ears = connect(one, other, PCMA, dtmf_send=None, dtmf_receive=None)
+    _, other_recorder = connect(one, other, PCMA, dtmf_send=None, dtmf_receive=None)
     await one.send_dtmf("258D")
-    await until(lambda: len(other_ears.digits) == 4)
-    assert other_ears.digits == list("258D")
+    await until(lambda: len(other_recorder.digits) == 4)
+    assert other_recorder.digits == list("258D")
 
 
 async def test_digits_that_no_telephone_has_are_refused(office: Office) -> None:
@@ -195,9 +207,9 @@ async def test_closing_while_digits_are_sent_tells_the_sender(office: Office, pe
 
 
 async def test_ten_thousand_packets_of_a_stranger_change_nothing(office: Office, peer: Peer) -> None:
-    stream, ears = office.open(), Ears()
+    stream, recorder = office.open(), RecordingListener()
     start(stream, plan(peer.port))
-    stream.attach(ears, None)
+    stream.attach(recorder, None)
     stranger = office.peer()
     forged = packets([b"\x00" * 160] * 200)
     sent = 0
@@ -206,30 +218,30 @@ async def test_ten_thousand_packets_of_a_stranger_change_nothing(office: Office,
             stranger.send(stream, packet)
             sent += 1
         peer.send(stream, RtpPacket(0, burst, burst * 160, 7, bytes([burst]) * 160))
-        await until(lambda expected=burst: len(ears.frames) > expected)  # type: ignore[misc]
+        await until(lambda expected=burst: len(recorder.frames) > expected)  # type: ignore[misc]
     assert sent == 10_000
     await until(lambda: stream.stats.strange_address > 9000)  # the kernel may have dropped some before us
     assert stream.stats.strange_address <= sent
-    assert ears.positions == [i * 160 for i in range(50)]
+    assert recorder.positions == [i * 160 for i in range(50)]
     assert stream.stats.bad_packets == 0
 
 
 async def test_symmetric_rtp_latches_once_onto_the_first_packet_that_fits(office: Office, peer: Peer) -> None:
-    stream, ears = office.open(), Ears()
+    stream, recorder = office.open(), RecordingListener()
     start(stream, plan(9), symmetric=True)  # nobody is at the address that the SDP names
-    stream.attach(ears, None)
+    stream.attach(recorder, None)
     stranger, late = office.peer(), office.peer()
     for junk in (b"", b"\x80\x4d" + bytes(30), b"\x00" * 172, b"GET / HTTP/1.0"):
         stranger.send(stream, junk)
     await until(lambda: stream.stats.strange_address == 4)
     for packet in packets([b"\x11" * 160] * 5):
         peer.send(stream, packet)
-    await until(lambda: len(ears.frames) == 5)
+    await until(lambda: len(recorder.frames) == 5)
     await peer.receives(4)
     for packet in packets([b"\x22" * 160] * 5, sequence=105):
         late.send(stream, packet)
     await until(lambda: stream.stats.strange_address == 9)
-    assert len(ears.frames) == 5
+    assert len(recorder.frames) == 5
     assert late.received() == stranger.received() == []
     start(stream, plan(9, codec=PCMA, receive={0: PCMU, 8: PCMA}), symmetric=True)
     peer.received()
@@ -239,17 +251,17 @@ async def test_symmetric_rtp_latches_once_onto_the_first_packet_that_fits(office
 async def test_without_symmetric_rtp_only_the_plan_says_where_the_far_end_is(
     office: Office, peer: Peer
 ) -> None:
-    stream, ears = office.open(), Ears()
+    stream, recorder = office.open(), RecordingListener()
     other = office.peer()
     start(stream, plan(peer.port))
-    stream.attach(ears, None)
+    stream.attach(recorder, None)
     for packet in packets([b"\x11" * 160] * 3):
         other.send(stream, packet)
     await until(lambda: stream.stats.strange_address == 3)
     start(stream, plan(other.port))  # a re-INVITE moved it
     for packet in packets([b"\x11" * 160] * 3):
         other.send(stream, packet)
-    await until(lambda: len(ears.frames) == 3)
+    await until(lambda: len(recorder.frames) == 3)
     peer.received()
     await other.receives(3)
     assert len(peer.received()) <= 1
@@ -365,17 +377,17 @@ async def test_a_wake_sends_before_it_returns(office: Office, peer: Peer) -> Non
 
 
 async def test_a_codec_at_another_rate_keeps_the_legs_rate(office: Office, peer: Peer) -> None:
-    stream, ears = office.open(), Ears()
+    stream, recorder = office.open(), RecordingListener()
     start(stream, plan(peer.port))
     voice = Voice(speech_like(32000))
-    stream.attach(ears, voice)
+    stream.attach(recorder, voice)
     await until(lambda: any(packet.payload_type == 0 for packet in peer.received()))
     start(stream, plan(peer.port, G722))
     assert stream.rate_hz == 8000
     for packet in packets([b"\x55" * 160] * 5, payload_type=9):
         peer.send(stream, packet)
-    await until(lambda: len(ears.frames) == 5)
-    assert {len(frame) for frame in ears.frames} == {160}
+    await until(lambda: len(recorder.frames) == 5)
+    assert {len(frame) for frame in recorder.frames} == {160}
     await until(lambda: any(packet.payload_type == 9 for packet in peer.received()))
 
 
@@ -384,7 +396,7 @@ async def test_closing_frees_the_port_and_lets_go_of_the_conversation(office: Of
     with pytest.raises(LocalError, match="no plan"):
         assert stream.rate_hz
     start(stream, plan(peer.port))
-    stream.attach(Ears(), voice)
+    stream.attach(RecordingListener(), voice)
     assert voice.wake is not None
     assert office.ports.in_use == 1
     stream.close()
@@ -409,7 +421,7 @@ async def test_changing_the_source_lets_go_of_the_first(office: Office, peer: Pe
 async def test_a_listener_may_close_the_stream(office: Office, peer: Peer) -> None:
     stream = office.open()
 
-    class Impatient(Ears):
+    class Impatient(RecordingListener):
         def audio_received(self, frame: Any, position: int, now: float, *, concealed: bool) -> None:
             stream.close()
 
@@ -435,17 +447,17 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_and_the_stream_goes_
 
 
 async def test_packets_before_the_first_plan_are_not_kept(office: Office, peer: Peer) -> None:
-    stream, ears = office.open(), Ears()
-    stream.attach(ears, None)
+    stream, recorder = office.open(), RecordingListener()
+    stream.attach(recorder, None)
     for packet in packets([b"\x11" * 160] * 20):
         peer.send(stream, packet)
     await asyncio.sleep(0.05)
     start(stream, plan(peer.port))
     for packet in packets([b"\x22" * 160] * 3, sequence=500):
         peer.send(stream, packet)
-    await until(lambda: len(ears.frames) == 3)
+    await until(lambda: len(recorder.frames) == 3)
     await asyncio.sleep(0.05)
-    assert len(ears.frames) == 3
+    assert len(recorder.frames) == 3
 
 
 async def test_a_port_that_nobody_listens_on_is_no_error(office: Office) -> None:

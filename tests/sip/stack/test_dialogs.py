@@ -4,7 +4,7 @@ merely knows the ids."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,9 +14,10 @@ from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.message import Request, Response, parse
 from sip.states import CallState, HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, Socket, rogue, traps, udp
 from tests.support.sip.raw_call import RawCall
+from tests.support.waiting import until
 
 ELSEWHERE = "127.0.0.99"
 PATIENCE_S = 20.0
@@ -33,12 +34,6 @@ async def phone() -> AsyncIterator[Endpoint]:
 async def far() -> AsyncIterator[Rogue]:
     async with rogue() as made:
         yield made
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 async def placed(phone: Endpoint, far: Rogue, contact: str = "", **settings: Any) -> Call:
@@ -225,7 +220,7 @@ async def test_the_connection_of_the_invite_counts_and_another_address_does_not(
 async def test_a_caller_behind_a_nat_is_hung_up_where_it_called_from(phone: Endpoint) -> None:
     """Its Contact is an address of its own network, which is closed to us: the BYE goes the way that its
     INVITE came."""
-    phone.add_trunk(line(reach=EgressPolicy(["127.0.0.1/32"])))
+    phone.add_trunk(line(egress=EgressPolicy(["127.0.0.1/32"])))
     assert phone.udp_address is not None
     async with traps() as lure, RawCall(phone.udp_address[1], "100") as caller:
         contact = f"sip:raw@127.0.0.1:{caller.sip.port}".encode()
@@ -250,7 +245,7 @@ async def test_a_caller_behind_a_nat_is_hung_up_where_it_called_from(phone: Endp
 async def test_an_offer_of_media_at_a_closed_address_is_488(
     phone: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    phone.add_trunk(line(reach=EgressPolicy(["127.0.0.1/32"])))
+    phone.add_trunk(line(egress=EgressPolicy(["127.0.0.1/32"])))
     assert phone.udp_address is not None
     async with RawCall(phone.udp_address[1], "100") as caller:
         offer = caller.offer.replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {CLOSED}")
@@ -262,7 +257,7 @@ async def test_an_offer_of_media_at_a_closed_address_is_488(
 
 
 async def test_media_of_the_caller_itself_is_open_without_a_network_that_says_so(phone: Endpoint) -> None:
-    phone.add_trunk(line(reach=EgressPolicy()))
+    phone.add_trunk(line(egress=EgressPolicy()))
     assert phone.udp_address is not None
     async with RawCall(phone.udp_address[1], "100") as caller:
         caller.invite()

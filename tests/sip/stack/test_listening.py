@@ -11,6 +11,7 @@ import pytest
 
 from sip.stack import listening
 from sip.stack.listening import DESCRIPTORS, StreamListener, bind_streams
+from tests.support.waiting import until
 
 
 class Starving(socket.socket):
@@ -55,7 +56,7 @@ async def connected(address: tuple[str, int]) -> None:
     """A client that comes, and goes when the server lets it."""
     reader, writer = await asyncio.open_connection(*address)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await reader.read()
     finally:
         writer.transport.abort()
@@ -78,9 +79,7 @@ async def test_a_process_without_descriptors_says_so_once_and_tries_again(
     door = Recorded()
     listener = StreamListener("test", starving, door)
     client = asyncio.create_task(connected(listener.address))
-    async with asyncio.timeout(5):
-        while not door.taken:
-            await asyncio.sleep(0.01)
+    await until(lambda: door.taken)
     assert starving.asked <= 7
     assert lines(caplog) == [("connections refused", DESCRIPTORS)]
     door.taken.pop().close()
@@ -105,9 +104,7 @@ async def test_a_state_of_refusing_is_told_when_it_begins_lasts_and_ends(
     listener = StreamListener("test", bound, door)
     for _ in range(40):
         await connected(listener.address)
-    async with asyncio.timeout(5):
-        while lines(caplog)[-1][0] != "connections taken again":
-            await asyncio.sleep(0.01)
+    await until(lambda: lines(caplog)[-1][0] == "connections taken again")
     told = lines(caplog)
     assert told[0] == ("connections refused", "all")
     assert told[1][0] == "connections still refused"

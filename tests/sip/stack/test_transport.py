@@ -26,7 +26,7 @@ OPTIONS = (
 )
 
 
-class Ears:
+class RecordingListener:
     """What a transport heard."""
 
     def __init__(self) -> None:
@@ -49,14 +49,14 @@ class Ears:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Ears]:
-    ears = Ears()
-    await ears.transport.listen_udp("127.0.0.1", 0)
-    await ears.transport.listen_stream("tcp", "127.0.0.1", 0, tls=None)
+async def listening() -> AsyncIterator[RecordingListener]:
+    recorder = RecordingListener()
+    await recorder.transport.listen_udp("127.0.0.1", 0)
+    await recorder.transport.listen_stream("tcp", "127.0.0.1", 0, tls=None)
     try:
-        yield ears
+        yield recorder
     finally:
-        await ears.transport.close()
+        await recorder.transport.close()
 
 
 async def test_a_tls_peer_that_sends_no_sip_and_answers_no_close_holds_up_nothing(
@@ -64,15 +64,15 @@ async def test_a_tls_peer_that_sends_no_sip_and_answers_no_close_holds_up_nothin
 ) -> None:
     context, certificate = await tls_of_localhost(tmp_path)
     trusting = ssl.create_default_context(cafile=certificate)
-    async with listening() as ears:
-        await ears.transport.listen_stream("tls", "127.0.0.1", 0, tls=context)
-        with socket.create_connection(ears.transport.addresses["tls"]) as plain:
+    async with listening() as recorder:
+        await recorder.transport.listen_stream("tls", "127.0.0.1", 0, tls=context)
+        with socket.create_connection(recorder.transport.addresses["tls"]) as plain:
             shaken = asyncio.to_thread(trusting.wrap_socket, plain, server_hostname="localhost")
             with await asyncio.wait_for(shaken, 10) as peer:
                 await asyncio.to_thread(peer.sendall, bytes(70_000))
-                heard, _ = await ears.message()
+                heard, _ = await recorder.message()
                 assert isinstance(heard, MalformedMessage)
-                await ears.transport.close()
+                await recorder.transport.close()
 
 
 async def test_a_datagram_comes_with_its_source_and_can_be_answered() -> None:
@@ -109,80 +109,80 @@ async def test_an_answer_takes_the_connection_of_its_request_and_so_does_the_nex
 
 
 async def test_a_refused_connection_fails_what_waited_for_it() -> None:
-    async with listening() as ears:
+    async with listening() as recorder:
         hop = Hop("tcp", "127.0.0.1", free_port())
-        ears.transport.send(Transmission(OPTIONS, hop, "a"))
-        ears.transport.send(Transmission(OPTIONS, hop, ""))  # belongs to nothing: nobody to tell
-        ears.transport.send(Transmission(OPTIONS, hop, "b"))
-        failed = [(await asyncio.wait_for(ears.failures.get(), 10)).key for _ in range(2)]
+        recorder.transport.send(Transmission(OPTIONS, hop, "a"))
+        recorder.transport.send(Transmission(OPTIONS, hop, ""))  # belongs to nothing: nobody to tell
+        recorder.transport.send(Transmission(OPTIONS, hop, "b"))
+        failed = [(await asyncio.wait_for(recorder.failures.get(), 10)).key for _ in range(2)]
         assert failed == ["a", "b"]
-        assert ears.transport._waiting == {}
+        assert recorder.transport._waiting == {}
 
 
 async def test_an_unknown_name_and_a_missing_transport_fail() -> None:
-    ears = Ears()
-    ears.transport.send(Transmission(OPTIONS, Hop("udp", "127.0.0.1", 9), "no udp"))
-    ears.transport.send(Transmission(OPTIONS, Hop("tls", "127.0.0.1", 9), "no tls"))
-    ears.transport.send(Transmission(OPTIONS, Hop("tcp", "no such name", 9), "no name"))
-    failed = {(await asyncio.wait_for(ears.failures.get(), 10)).key for _ in range(3)}
+    recorder = RecordingListener()
+    recorder.transport.send(Transmission(OPTIONS, Hop("udp", "127.0.0.1", 9), "no udp"))
+    recorder.transport.send(Transmission(OPTIONS, Hop("tls", "127.0.0.1", 9), "no tls"))
+    recorder.transport.send(Transmission(OPTIONS, Hop("tcp", "no such name", 9), "no name"))
+    failed = {(await asyncio.wait_for(recorder.failures.get(), 10)).key for _ in range(3)}
     assert failed == {"no udp", "no tls", "no name"}
-    await ears.transport.close()
+    await recorder.transport.close()
 
 
 async def test_a_ping_is_answered_with_a_pong() -> None:
-    async with listening() as ears:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+    async with listening() as recorder:
+        reader, writer = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         writer.write(b"\r\n\r\n" + OPTIONS)
         assert await asyncio.wait_for(reader.readexactly(2), 10) == b"\r\n"
-        assert isinstance((await ears.message())[0], Request)
+        assert isinstance((await recorder.message())[0], Request)
         writer.close()
 
 
 async def test_a_stream_that_has_lost_its_frames_is_told_and_closed() -> None:
-    async with listening() as ears:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+    async with listening() as recorder:
+        reader, writer = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         writer.write(OPTIONS.replace(b"Content-Length: 0\r\n", b""))
-        assert isinstance((await ears.message())[0], MalformedMessage)
+        assert isinstance((await recorder.message())[0], MalformedMessage)
         assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
 
 
 async def test_endless_garbage_is_cut_off() -> None:
-    async with listening() as ears:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+    async with listening() as recorder:
+        reader, writer = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         writer.write(b"x" * 300_000)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(1), 10)
         writer.close()
-        assert ears.transport._connections == {}
+        assert recorder.transport._connections == {}
 
 
 async def test_a_peer_that_does_not_read_is_cut_off() -> None:
-    async with listening() as ears:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ears.tcp_port, limit=1)
+    async with listening() as recorder:
+        reader, writer = await asyncio.open_connection("127.0.0.1", recorder.tcp_port, limit=1)
         writer.write(OPTIONS)
-        _, source = await ears.message()
+        _, source = await recorder.message()
         for number in range(1000):
-            ears.transport.send(Transmission(b"x" * 65_000, source, str(number)))
-            if not ears.failures.empty():
+            recorder.transport.send(Transmission(b"x" * 65_000, source, str(number)))
+            if not recorder.failures.empty():
                 break
             await asyncio.sleep(0)
-        await asyncio.wait_for(ears.failures.get(), 10)
+        await asyncio.wait_for(recorder.failures.get(), 10)
         writer.close()
         del reader
 
 
 async def test_one_host_cannot_take_every_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_transport, "MAX_CONNECTIONS_PER_HOST", 3)
-    async with listening() as ears:
-        pairs = [await asyncio.open_connection("127.0.0.1", ears.tcp_port) for _ in range(3)]
+    async with listening() as recorder:
+        pairs = [await asyncio.open_connection("127.0.0.1", recorder.tcp_port) for _ in range(3)]
         for _, writer in pairs:
             writer.write(OPTIONS)
-            await ears.message()
-        reader, extra = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+            await recorder.message()
+        reader, extra = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(1), 10)
-        assert len(ears.transport._connections) == 3
+        assert len(recorder.transport._connections) == 3
         for writer in (extra, *(each for _, each in pairs)):
             writer.close()
 
@@ -190,24 +190,24 @@ async def test_one_host_cannot_take_every_connection(monkeypatch: pytest.MonkeyP
 async def test_a_connection_that_never_says_sip_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_transport, "FIRST_MESSAGE_S", 0.0)
     monkeypatch.setattr(stack_transport, "SWEEP_S", 0.01)
-    async with listening() as ears:
-        talker = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+    async with listening() as recorder:
+        talker = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         talker[1].write(OPTIONS)
-        await ears.message()
-        reader, writer = await asyncio.open_connection("127.0.0.1", ears.tcp_port)
+        await recorder.message()
+        reader, writer = await asyncio.open_connection("127.0.0.1", recorder.tcp_port)
         writer.write(b"INVITE sip:slow")
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await asyncio.wait_for(reader.readexactly(1), 10)
-        assert len(ears.transport._connections) == 1  # the one that talks stays
+        assert len(recorder.transport._connections) == 1  # the one that talks stays
         for each in (writer, talker[1]):
             each.close()
 
 
 async def test_closing_with_a_connection_under_way_ends() -> None:
-    ears = Ears()
-    ears.transport.send(Transmission(OPTIONS, Hop("tcp", "localhost", free_port()), "key"))
-    await ears.transport.close()
-    assert not ears.transport._tasks
+    recorder = RecordingListener()
+    recorder.transport.send(Transmission(OPTIONS, Hop("tcp", "localhost", free_port()), "key"))
+    await recorder.transport.close()
+    assert not recorder.transport._tasks
 
 
 def test_the_address_that_others_are_told() -> None:

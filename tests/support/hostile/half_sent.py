@@ -7,7 +7,7 @@ import json
 import re
 from types import TracebackType
 
-from tests.support.node.server import KEY
+from tests.support.node.node import KEY
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-More:"
 BODY = (

@@ -1,4 +1,4 @@
-"""A carrier that takes note of every INVITE and CANCEL, and says at once that the number is busy."""
+"""A carrier that takes note of every INVITE, and says at once that the number is busy."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ Seen = dict[str, dict[str, float]]
 
 
 class Trap(asyncio.DatagramProtocol):
-    """`invites` and `cancels`: by number dialled and Call-ID, when the first of each came (loop time)."""
+    """`invites`: by number dialled and Call-ID, when the first of each came (loop time)."""
 
     def __init__(self) -> None:
         self.invites: Seen = defaultdict(dict)
-        self.cancels: Seen = defaultdict(dict)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keeps the socket."""
@@ -33,10 +32,12 @@ class Trap(asyncio.DatagramProtocol):
         named = _NUMBER.match(data)
         if named is None:
             return
-        seen = self.invites if named[1] == b"INVITE" else self.cancels
+        if named[1] == b"CANCEL":
+            self._transport.sendto(_answer(data, b"200 OK"), addr)
+            return
         call_id = cast("re.Match[bytes]", _CALL_ID.search(data))[1].decode()
-        seen[named[2].decode()].setdefault(call_id, asyncio.get_running_loop().time())
-        self._transport.sendto(_answer(data, b"486 Busy Here" if named[1] == b"INVITE" else b"200 OK"), addr)
+        self.invites[named[2].decode()].setdefault(call_id, asyncio.get_running_loop().time())
+        self._transport.sendto(_answer(data, b"486 Busy Here"), addr)
 
 
 def _answer(request: bytes, status: bytes) -> bytes:

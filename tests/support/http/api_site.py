@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.node.server import FAKE_ENGINES, Site, write_site
+from tests.support.node.node import FAKE_ENGINES, Site, write_site
 
 SERVER_KEY = "the-servers-own-admin-key"
 ADMIN_KEY = "acme-admin-key"

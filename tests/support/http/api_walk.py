@@ -11,12 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import FormData
-from aiohttp.test_utils import TestClient
 
 from tests.support.http.api_site import ADMIN_KEY, SERVER_KEY, WEB_KEY
-from tests.support.node.server import INBOUND, KEY, NUMBER, bearer
-
-Client = TestClient[Any, Any]
+from tests.support.node.node import INBOUND, KEY, NUMBER, Client, bearer
 
 API = "/api/v1"
 NEVER = "+14155550199"

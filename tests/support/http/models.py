@@ -15,7 +15,7 @@ from pipeline.speech import Expected, Hypothesis, SpeechChunk
 
 
 @dataclass
-class Ears:
+class Recognizer:
     """A recogniser that hears `answer` in everything."""
 
     answer: str = "yes"
@@ -37,7 +37,7 @@ class Ears:
 
 @dataclass
 class Utterance:
-    """What `Ears` listen to."""
+    """What `Recognizer` listen to."""
 
     answer: str
     samples: int = 0
@@ -77,13 +77,15 @@ class Voice:
 
 
 @contextmanager
-def fake_models(ears: Ears | None = None, voice: Voice | None = None) -> Iterator[tuple[Ears, Voice]]:
-    """Registers `test-ears` and `test-voice` for as long as it is open."""
-    ears, voice = ears or Ears(), voice or Voice()
-    registry.register("stt", "test-ears", lambda options: ears)
+def fake_models(
+    recognizer: Recognizer | None = None, voice: Voice | None = None
+) -> Iterator[tuple[Recognizer, Voice]]:
+    """Registers `test-recognizer` and `test-voice` for as long as it is open."""
+    recognizer, voice = recognizer or Recognizer(), voice or Voice()
+    registry.register("stt", "test-ears", lambda options: recognizer)
     registry.register("tts", "test-voice", lambda options: voice)
     try:
-        yield ears, voice
+        yield recognizer, voice
     finally:
         registry.unregister("stt", "test-ears")
         registry.unregister("tts", "test-voice")

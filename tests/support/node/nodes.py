@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.node.server import REAL_ENGINES, ServerProcess, Site, serving, write_site
+from tests.support.node.node import REAL_ENGINES, ServerProcess, Site, serving, write_site
 
 SETTINGS = """[server]
 requests_per_minute = 1000000

@@ -8,6 +8,7 @@ import os
 import time
 
 from tests.support.sip.raw_call import RawCall
+from tests.support.waiting import until
 
 _SIZE = 4096
 
@@ -32,9 +33,7 @@ class StallingPipe:
 
     async def wait_for(self, words: str, *, patience_s: float = 30.0) -> None:
         """Reads until `words` have been written."""
-        async with asyncio.timeout(patience_s):
-            while words not in self.read():
-                await asyncio.sleep(0.02)
+        await until(lambda: words in self.read(), patience_s)
 
     def stall(self) -> None:
         """Fills the pipe: from now on until `read`, whoever writes waits. A description of its own is made

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import Trunk, TrunkSettings
-from tests.support.node.server import Site
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
+from tests.support.node.node import Site
 from tests.support.ports import free_rtp_ports
 
 Answering: TypeAlias = Callable[[Call], Awaitable[None]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-import time
 import uuid
 from types import TracebackType
 from typing import cast
@@ -34,7 +33,7 @@ class _Socket(asyncio.DatagramProtocol):
         self.port = int(transport.get_extra_info("sockname")[1])
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.arrived.put_nowait((time.monotonic(), data))
+        self.arrived.put_nowait((asyncio.get_running_loop().time(), data))
 
 
 async def _bound() -> _Socket:
@@ -105,20 +104,15 @@ class RawCall:
         async with asyncio.timeout(patience_s):
             return parse((await self.sip.arrived.get())[1])
 
-    async def timed_final(self, method: str = "") -> tuple[float, Response]:
-        """The next final response, to `method` if one is named, and when it came (`time.monotonic`)."""
+    async def final(self, method: str = "INVITE") -> Response:
+        """The next final response to `method`, to any where it is ""; others are passed over."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                at, data = await self.sip.arrived.get()
-                message = parse(data)
+                message = await self.message()
                 if not isinstance(message, Response) or message.status < 200:
                     continue
                 if message.cseq.method == (method or message.cseq.method):
-                    return at, message
-
-    async def final(self, method: str = "INVITE") -> Response:
-        """The next final response to `method`; others are passed over."""
-        return (await self.timed_final(method))[1]
+                    return message
 
     async def asked(self, method: str, *, patience_s: float = PATIENCE_S) -> Request:
         """The next request of `method` from the server; others are passed over."""
@@ -214,7 +208,7 @@ class RawCall:
         return heard
 
     async def sound(self, *, patience_s: float = PATIENCE_S) -> float:
-        """Waits for the agent to be audible; the time of the packet that was (`time.monotonic`)."""
+        """Waits for the agent to be audible; the time of the packet that was, in the loop's."""
         async with asyncio.timeout(patience_s):
             while True:
                 at, data = await self.rtp.arrived.get()

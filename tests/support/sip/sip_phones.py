@@ -11,7 +11,8 @@ from typing import cast
 
 from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
-from sip.trunk import Trunk, TrunkSettings
+from sip.trunk import Trunk
+from sip.trunk_settings import TrunkSettings
 
 LOOPBACK = ("127.0.0.0/8",)
 PATIENCE_S = 20.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sip.call import Call
-from tests.support.node.server import Site, write_site
+from tests.support.node.node import Site, write_site
 from tests.support.sip.carrier import carrier
 
 HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b01"
@@ -84,8 +84,7 @@ def write_transfer_site(directory: Path, *, target: str = "desk", carrier: int |
     more += AGENT.format(id=WEB_HANDS_ON, company="desk", trunk="desk-carrier", phone="", target=target)
     site = write_site(directory, more=more)
     if carrier is not None:
-        text = site.path.read_text().replace(f":{site.carrier};", f":{carrier};")
-        site.path.write_text(text)
+        site.send_to(carrier)
     return site
 
 

@@ -35,9 +35,9 @@ def sound(chunks: list[SpeechChunk]) -> Pcm:
     return np.concatenate([chunk.samples for chunk in chunks])
 
 
-async def understood(ears: FasterWhisper, samples: Pcm, rate_hz: int) -> str:
-    """What `ears` understand of `samples` over a telephone line."""
-    listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=None)
+async def understood(recognizer: FasterWhisper, samples: Pcm, rate_hz: int) -> str:
+    """What `recognizer` understand of `samples` over a telephone line."""
+    listening = recognizer.listen(rate_hz=LINE_HZ, language="en", expected=None)
     try:
         push(listening, over_the_line(samples, rate_hz))
         return (await listening.result()).text

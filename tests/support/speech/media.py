@@ -63,7 +63,7 @@ class VirtualClock:
         self._now_s += seconds
 
 
-class Ears:
+class RecordingListener:
     """A listener that keeps everything."""
 
     def __init__(self) -> None:
@@ -133,10 +133,10 @@ def plan(port: int = 40000, codec: Codec = PCMU, **changes: Any) -> MediaPlan:
 
 def receiver(
     agreed: MediaPlan | None = None, *, rate_hz: int = 8000, inband_dtmf: bool = False
-) -> tuple[RtpReceiver, Ears]:
+) -> tuple[RtpReceiver, RecordingListener]:
     """A configured receiver and its listener."""
     agreed = agreed or plan()
-    made, ears = RtpReceiver(rate_hz), Ears()
+    made, recorder = RtpReceiver(rate_hz), RecordingListener()
     made.configure(agreed, inband_dtmf=inband_dtmf)
     made.listener = ears
     return made, ears

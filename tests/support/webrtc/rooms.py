@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient
 from mediaserver.rooms.open_room import JoinGrant
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.server import Server
-from tests.support.node.server import FAKE_ENGINES, Site, write_site
+from tests.support.node.node import FAKE_ENGINES, Site, write_site
 from tests.support.speech.tones import write_wav
 from tests.support.webrtc.rtc import RtcClient
 
@@ -121,7 +121,7 @@ def write_web_site(
 def invite(server: Server, **more: Any) -> JoinGrant:
     """An invitation to talk to the agent."""
     request = WebCallRequest(agent_id=AGENT, user_ref="ann", **more)
-    return server.lobby.invite(COMPANY, request)
+    return server.room_registry.invite(COMPANY, request)
 
 
 def bearing(token: str, **headers: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from pipeline.audio import Pcm
 from pipeline.speech import Expected
 from pipeline.text.redaction import MASK
 from pipeline.tts.espeak import Espeak
-from tests.support.http.models import Ears, Utterance, fake_models
-from tests.support.node.server import KEY, Site, bearer, running, until_final, write_site
+from tests.support.http.models import Recognizer, Utterance, fake_models
+from tests.support.node.node import KEY, Site, bearer, running, until_final, write_site
 from tests.support.sip.raw_call import FRAME, SOUND, RawCall
 from tests.support.speech.media import speech_like
 
@@ -76,7 +76,7 @@ disposition = "paid"
 
 
 @dataclass
-class Plan(Ears):
+class Plan(Recognizer):
     """Hears what is asked for."""
 
     languages: list[str] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Called:
 
     report: dict[str, Any]
     greeting: Pcm
-    ears: Plan
+    recognizer: Plan
     data_dir: Path
     events: str
 
@@ -171,8 +171,8 @@ async def converse(call: RawCall, client: Any) -> Pcm:
 async def called(site: Site, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Called]:
     """A call that went as planned; another one where the machine stopped in the middle of it."""
     caplog.set_level(logging.DEBUG)
-    ears, greeting = Plan(), np.zeros(0, np.int16)
-    with fake_models(ears=ears):
+    recognizer, greeting = Plan(), np.zeros(0, np.int16)
+    with fake_models(recognizer=recognizer):
         async with running(site) as (_, client):
             for _ in range(3):
                 async with RawCall(site.sip, LINE) as call:
@@ -181,13 +181,13 @@ async def called(site: Site, caplog: pytest.LogCaptureFixture) -> AsyncIterator[
                         break
                     call.send(call.request("BYE"))
             report = await until_final(client, await newest(client))
-        yield Called(report, greeting, ears, site.data_dir, caplog.text)
+        yield Called(report, greeting, recognizer, site.data_dir, caplog.text)
 
 
 async def test_the_agent_speaks_arabic_on_the_wire_and_what_it_is_told_is_nowhere(called: Called) -> None:
     report = called.report
     assert report["analysis"]["disposition"] == "paid"
-    assert set(called.ears.languages) == {"ar"}
+    assert set(called.recognizer.languages) == {"ar"}
     wanted = await espeak_s(f"{GREETING} ما رقم بطاقتك؟")
     assert sounding_s(called.greeting) == pytest.approx(wanted, rel=0.35)
     assert any(entry["text"].startswith("السلام عليكم") for entry in report["transcript"])

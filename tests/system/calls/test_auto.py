@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.engines.local_weights import KOKORO, PIPER, WHISPER, LocalWeights, examined
-from tests.support.node.server import Site, serving, write_site
+from tests.support.node.node import Site, serving, write_site
 from tests.support.speech.local_speech import needs
 
 ARABIC = """
@@ -103,8 +103,7 @@ def test_a_server_says_what_it_chose_for_an_agent_that_names_nothing(tmp_path: P
     needs(WHISPER)
     needs(PIPER)
     site = one_agent(tmp_path)
-    text = site.path.read_text().replace('log_format = "plain"', 'log_format = "json"')
-    site.path.write_text(text)
+    site.change('log_format = "plain"', 'log_format = "json"')
     with serving(site) as server:
         server.wait_ready()
         _, ready = server.get("/readyz")
@@ -193,7 +192,7 @@ def test_free_answers_without_a_model_are_an_error_that_says_what_to_install(
 ) -> None:
     half_of_all(shadows)
     site = one_agent(tmp_path)
-    site.path.write_text(site.path.read_text().replace('"yes_no"', '"free"'))
+    site.change('"yes_no"', '"free"')
     done = mediaserver("check", site, shadows=shadows)
     assert done.returncode == 2
     wanted = "nothing here understands free answers in en: pip install 'openline-mediaserver[local]'"
@@ -214,7 +213,7 @@ def test_libraries_for_another_cpu_end_their_own_process_only(tmp_path: Path, sh
         done.stdout + done.stderr
     )
     assert "ended with SIGILL: this CPU lacks instructions" in told[1]
-    assert "piper does not start: its process ended with SIGILL" in told[2]
+    assert "does not start: its process ended with SIGILL" in told[2]
 
 
 @pytest.mark.nightly("ci")

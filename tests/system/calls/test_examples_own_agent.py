@@ -12,7 +12,7 @@ from pipeline.audio import Pcm
 from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
-from sip.trunk import TrunkSettings
+from sip.trunk_settings import TrunkSettings
 from tests.support.paths import ROOT
 from tests.support.speech.engines import flite
 

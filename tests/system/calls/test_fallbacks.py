@@ -21,9 +21,9 @@ from pipeline.errors import EngineError, EngineMissing
 from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from tests.support.http.chat import FakeChat, acts_of, context, serving_chat
-from tests.support.http.models import Ears, Voice, fake_models
+from tests.support.http.models import Recognizer, Voice, fake_models
 from tests.support.http.openai_server import openai_server
-from tests.support.node.server import SPEECH_KEY, bearer, running, write_site
+from tests.support.node.node import SPEECH_KEY, bearer, running, write_site
 from tests.support.speech.sounds import played
 
 AGENT = {
@@ -133,15 +133,15 @@ def choice(*, stt: str = "ears", behind: tuple[str, ...] = ()) -> AgentChoice:
 def shelf(kind: str, name: str, options: Any) -> Any:
     if name == "absent":
         raise EngineMissing("no such thing")
-    return Ears(answer=name) if kind in ("stt", "agent") else Voice()
+    return Recognizer(answer=name) if kind in ("stt", "agent") else Voice()
 
 
 async def test_a_fallback_that_is_missing_is_passed_over() -> None:
     engines = Engines([choice(behind=("absent", "spare"))], load=shelf)
     await engines.start()
-    cast = engines.cast("agent-1")
-    assert [each.guard.name for each in cast.stt.ears] == ["ears", "spare"]
-    assert len(cast.fallback_tts) == 1
+    agent_engines = engines.agent_engines("agent-1")
+    assert [each.guard.name for each in agent_engines.stt.recognizers] == ["ears", "spare"]
+    assert len(agent_engines.fallback_tts) == 1
     assert engines.missing() == []
     await engines.close()
 
@@ -176,15 +176,15 @@ api_key = "sk-hidden"
 
         fake.manners.status = 500
         engines, metrics = (
-            Engines([agent_choice(settings.agents[0])], reach=EgressPolicy(["127.0.0.0/8"])),
+            Engines([agent_choice(settings.agents[0])], egress=EgressPolicy(["127.0.0.0/8"])),
             Metrics(),
         )
-        metrics.watch_engines(engines.health)
+        metrics.watch_engines(engines.running.health)
         await engines.start()
         fake.manners.status = 503
         fake.manners.headers = {"Retry-After": "60"}
         with pytest.raises(EngineError):
-            async for _ in engines.cast(settings.agents[0].id).tts.speak("one", language="en"):
+            async for _ in engines.agent_engines(settings.agents[0].id).tts.speak("one", language="en"):
                 pass
         exposed = metrics.exposition().decode()
         await engines.close()
@@ -227,10 +227,10 @@ async def test_the_metrics_tell_of_the_models_that_an_agent_asks(tmp_path: Path,
         if not script:
             del about["script"]
         settings = AgentSettings.model_validate(about)
-        engines, metrics = Engines([agent_choice(settings)], reach=EgressPolicy(["127.0.0.0/8"])), Metrics()
-        metrics.watch_engines(engines.health)
+        engines, metrics = Engines([agent_choice(settings)], egress=EgressPolicy(["127.0.0.0/8"])), Metrics()
+        metrics.watch_engines(engines.running.health)
         await engines.start()
-        conversation = engines.cast(settings.id).agent.join(context())
+        conversation = engines.agent_engines(settings.id).agent.join(context())
         assert [act.text for act in await acts_of(conversation, CallOpened()) if isinstance(act, Say)]
         exposed = metrics.exposition().decode()
         await engines.close()
@@ -254,10 +254,10 @@ async def test_files_too_are_spoken_and_understood_by_what_stands_behind_a_dead_
         fake.manners.status = 500
         remote = f'engine = "openai"\nbase_url = "{fake.base_url}"\n'
         voices = f'[speech.tts]\n{remote}fallback = ["espeak-ng"]\n'
-        ears = f'[speech.stt]\n{remote}fallback = ["test-ears"]\n'
-        site = write_site(tmp_path, more=voices + ears)
+        recognizer = f'[speech.stt]\n{remote}fallback = ["test-ears"]\n'
+        site = write_site(tmp_path, more=voices + recognizer)
         opened(site.path)
-        with fake_models(Ears("good morning")):
+        with fake_models(Recognizer("good morning")):
             async with running(site) as (_, client):
                 body = {"text": "good morning", "format": "wav", "chunk_size": 128}
                 async with client.post(

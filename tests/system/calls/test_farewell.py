@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     asking_agent,
@@ -31,12 +31,12 @@ async def report_of(directory: Path, answer: str, *, goes_on: bool) -> dict[str,
     """The report of a call whose caller says yes, and `answer` to the farewell; if the call then goes on,
     they hang up."""
     site = write_site(directory, more=asking_agent(QUESTION))
-    site.path.write_text(site.path.read_text().replace('"Goodbye."', f'"{FAREWELL}"'))
-    with fake_models() as (ears, _):
+    site.change('"Goodbye."', f'"{FAREWELL}"')
+    with fake_models() as (recognizer, _):
         async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await call.answered()
             await call.play(np.concatenate([QUIET, QUIET, VOICE, QUIET]))
-            ears.answer = answer
+            recognizer.answer = answer
             await call.play(np.concatenate([VOICE, QUIET, QUIET]))
             if goes_on:
                 await call.hang_up()

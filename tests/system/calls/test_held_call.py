@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     asking_agent,
@@ -33,13 +32,11 @@ VOICE = np.concatenate([speech_like(12_000), QUIET])
 async def asked(directory: Path) -> AsyncIterator[tuple[Any, RawCall]]:
     """A call on which the agent has just asked its question; two seconds without audio would end it."""
     site = write_site(directory, more=asking_agent(QUESTION))
-    text = site.path.read_text()
-    site.path.write_text(text.replace("ring_timeout_s", "media_timeout_s = 2\nring_timeout_s"))
-    with fake_models():
-        async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
-            await call.answered()
-            await call.play(np.tile(QUIET, 2))
-            yield client, call
+    site.change("ring_timeout_s", "media_timeout_s = 2\nring_timeout_s")
+    async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
+        await call.answered()
+        await call.play(np.tile(QUIET, 2))
+        yield client, call
 
 
 async def reinvite(call: RawCall, direction: str) -> None:

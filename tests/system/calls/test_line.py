@@ -3,7 +3,6 @@ before the answer why there will be none."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from mediaserver.settings import load
 from mediaserver.wiring import session_settings
 from pipeline.text.word_lists import OverlapKind, judge_overlap, word_lists
 from sip.call import Call
-from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     FAKE_ENGINES,
     KEY,
     NUMBER,
     Site,
     bearer,
+    place_call,
     running,
     until_final,
     write_site,
@@ -31,6 +30,7 @@ from tests.support.sip.carrier import carrier
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.lines import RATE_HZ, Wave, quiet, tone
 from tests.support.speech.tones import write_wav
+from tests.support.waiting import until
 
 CALLER = "0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c77"
 MESSAGE = "Please call the clinic back."
@@ -57,8 +57,7 @@ ESPEAK = '[agent.tts]\nengine = "espeak-ng"\n[agent.stt]\nengine = "pocketsphinx
 def site_of(directory: Path, carrier: int, engines: str = FAKE_ENGINES) -> Site:
     template = MESSAGE.replace("clinic", "{{{{place}}}}")
     site = write_site(directory, more=AGENT.format(id=CALLER, engines=engines, message=template))
-    site.path.write_text(site.path.read_text().replace(f":{site.carrier};", f":{carrier};"))
-    return site
+    return site.send_to(carrier)
 
 
 @pytest.fixture
@@ -66,13 +65,6 @@ def machine() -> Wave:
     """What the machine says, and its beep."""
     said = spoken(("Hello, this is the voice mail of John Baker. Please leave a message after the tone.",))[0]
     return np.concatenate([quiet(0.3), at_level(said, -18), quiet(0.6), tone((1000,), 0.4, 6000)])
-
-
-async def place(client: Any, **variables: str) -> str:
-    body = {"agentId": CALLER, "phoneNumber": NUMBER, "promptVariables": variables}
-    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-        assert answer.status == 200, await answer.text()
-        return str((await answer.json())["data"]["callTaskId"])
 
 
 @pytest.mark.peer
@@ -85,7 +77,7 @@ async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep
         SoftphoneProcess(tmp_path / "phone", answer_after_s=0.1) as phone,
         running(site_of(tmp_path, phone.port, ESPEAK)) as (_, client),
     ):
-        call_id = await place(client, place="clinic")
+        call_id = await place_call(client, CALLER, place="clinic")
         await phone.event("media", active=True)
         phone.do("play", line=0, file=str(file))
         call = await until_final(client, call_id, timeout_s=60)
@@ -100,13 +92,12 @@ async def test_a_telephone_that_greets_and_beeps_gets_the_message_after_the_beep
 
 
 async def test_a_call_without_what_its_message_names_is_refused(tmp_path: Path) -> None:
-    with fake_models():
-        async with running(site_of(tmp_path, 5999)) as (_, client):
-            body = {"agentId": CALLER, "phoneNumber": NUMBER}
-            path = "/api/v1/calls/outbound"
-            async with client.post(path, json=body, headers=bearer(KEY)) as answer:
-                assert answer.status == 400
-                assert "place" in await answer.text()
+    async with running(site_of(tmp_path, 5999)) as (_, client):
+        body = {"agentId": CALLER, "phoneNumber": NUMBER}
+        path = "/api/v1/calls/outbound"
+        async with client.post(path, json=body, headers=bearer(KEY)) as answer:
+            assert answer.status == 400
+            assert "place" in await answer.text()
 
 
 class Announcement:
@@ -147,13 +138,10 @@ async def test_what_a_carrier_says_before_the_answer_is_on_the_record(tmp_path: 
     async def says_why_not(call: Call) -> None:
         call.attach(None, words)
         await call.ring(early_media=True)
-        async with asyncio.timeout(30):
-            while not words.over:
-                await asyncio.sleep(0.02)
+        await until(lambda: words.over)
         await call.reject(480)
 
-    with fake_models():
-        async with carrier(site, says_why_not), running(site) as (_, client):
-            call = await until_final(client, await place(client))
+    async with carrier(site, says_why_not), running(site) as (_, client):
+        call = await until_final(client, await place_call(client, CALLER))
     assert call["status"] == "NO_ANSWER"
     assert call["analysis"]["line"] == "not_in_service"

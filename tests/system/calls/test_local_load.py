@@ -18,6 +18,7 @@ from bench.call import local
 from bench.call.caller import Mode
 from bench.call.generator import Generator, Job, talk
 from bench.call.processes import ServerUnderTest, serving, usage_by_module
+from bench.support.processes import children, module_of
 from pipeline.engines.local_weights import PIPER, WHISPER
 from tests.support.paths import ROOT
 from tests.support.speech.local_speech import needs
@@ -33,15 +34,8 @@ LIMIT_S = 60
 
 def decoder(server: ServerUnderTest) -> int | None:
     """The process id of the server's recogniser."""
-    children = [
-        child
-        for task in Path(f"/proc/{server.process.pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-    for child in children:
-        if b"whisper.process" in Path("/proc", child, "cmdline").read_bytes():
-            return int(child)
-    return None
+    started = children(server.process.pid)
+    return next((child for child in started if module_of(child).endswith("whisper.process")), None)
 
 
 async def another(server: ServerUnderTest, before: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 from sip.call import Call as PhoneCall
 from tests.support.http.chat import Call, FakeChat, Part, serving_chat
-from tests.support.http.models import Ears, fake_models
+from tests.support.http.models import Recognizer, fake_models
 from tests.support.http.shop import shop
-from tests.support.node.server import (
+from tests.support.node.node import (
     FAKE_ENGINES,
     KEY,
     NUMBER,
@@ -24,6 +23,7 @@ from tests.support.node.server import (
 )
 from tests.support.sip.carrier import carrier
 from tests.support.speech.media import speech_like
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import CALLS_KEY, join, spoken, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 
@@ -60,8 +60,8 @@ def add_agent(site: Site, company: str, line: str, *, model: str, shop: str) -> 
     agent = AGENT.format(
         id=AGENT_ID, company=company, line=line, engines=FAKE_ENGINES, base_url=model, shop=shop
     )
-    text = site.path.read_text().replace("[server]", '[server]\nallow_networks = ["127.0.0.0/8"]', 1)
-    site.path.write_text(text + agent)
+    site.reach_this_machine()
+    site.path.write_text(site.path.read_text() + agent)
     return site
 
 
@@ -78,7 +78,7 @@ async def test_metadata_of_a_phone_call_reaches_a_tool_that_names_it_and_never_t
     async with shop() as systems, serving_chat(chat) as model:
         line = 'trunk = "carrier"\nphone_number = "+14155550100"'
         site = add_agent(write_site(tmp_path), "acme", line, model=model.base_url, shop=systems.url)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with carrier(site, talk), running(site) as (_, client):
                 body = {"agentId": AGENT_ID, "phoneNumber": NUMBER, "metadata": METADATA}
                 headers = bearer(KEY)
@@ -99,16 +99,14 @@ async def test_metadata_of_a_web_call_reaches_the_model(tmp_path: Path) -> None:
     question = spoken(tmp_path / "question.wav", "where is my order please")
     async with shop() as systems, serving_chat(chat) as model:
         site = add_agent(write_web_site(tmp_path), "web", "", model=model.base_url, shop=systems.url)
-        with fake_models(Ears("where is my order")):
+        with fake_models(Recognizer("where is my order")):
             async with running(site) as (_, client), rtc_client(wav=str(question), loop=True) as rtc:
                 body = {"agentId": AGENT_ID, "metadata": METADATA}
                 headers = bearer(CALLS_KEY)
                 async with client.post("/api/v1/web-calls/connect", json=body, headers=headers) as answer:
                     ticket = await answer.json()
                 await join(client, rtc, ticket["participantToken"])
-                async with asyncio.timeout(60):
-                    while not systems.asked:
-                        await asyncio.sleep(0.05)
+                await until(lambda: systems.asked, 60)
     data, _, _ = chat.requests[0]["messages"][1]["content"].partition("</data>")
     assert json.loads(data.removeprefix("<data>"))["metadata"] == METADATA
     assert json.loads(systems.asked[0][2]) == {"order": "4711", "place": "north"}

@@ -14,7 +14,7 @@ import pytest
 from pipeline.audio.wav import read_channels
 from pipeline.tts.espeak import Espeak
 from tests.support.http.openai_server import FakeOpenAi, openai_server
-from tests.support.node.server import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
+from tests.support.node.node import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
 from tests.support.sip.raw_call import FRAME, RawCall
 from tests.support.speech.engines import flite, over_the_line
 
@@ -44,8 +44,7 @@ async def fake() -> AsyncIterator[FakeOpenAi]:
 @pytest.fixture
 def site(tmp_path: Path, fake: FakeOpenAi) -> Site:
     made = write_site(tmp_path, more=asking_agent(SENTENCE, engines=ENGINES.replace("BASE", fake.base_url)))
-    text = made.path.read_text()
-    made.path.write_text(text.replace("drain_s = 5", 'drain_s = 5\nallow_networks = ["127.0.0.0/8"]'))
+    made.reach_this_machine()
     return made
 
 

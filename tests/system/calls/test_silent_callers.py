@@ -12,7 +12,7 @@ from pipeline.agent import AgentContext
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.session import Session
 from tests.support.http.models import fake_models
-from tests.support.node.server import FAKE_ENGINES, write_site
+from tests.support.node.node import FAKE_ENGINES, write_site
 from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, play
 
 AGENT = """
@@ -46,29 +46,29 @@ def called(directory: Path, silence: str) -> SessionResult:
     """What comes of a call to somebody who says nothing."""
     site = write_site(directory, engines=FAKE_ENGINES, more=AGENT.replace("SILENCE", silence))
     with fake_models():
-        cast = asyncio.run(_cast(site.path))
+        agent_engines = asyncio.run(_agent_engines(site.path))
 
     async def scene() -> SessionResult:
-        agent = cast.agent.join(AgentContext("call", "en", "", {}))
+        agent = agent_engines.agent.join(AgentContext("call", "en", "", {}))
         session = Session(
             leg=FakeLeg(),
             agent=agent,
             stt=FakeStt(),
             tts=FakeTts(),
-            settings=cast.session,
-            phrases=cast.phrases,
+            settings=agent_engines.session,
+            phrases=agent_engines.phrases,
         )
         return await session.run()
 
     return play(scene)
 
 
-async def _cast(path: Path) -> AgentEngines:
+async def _agent_engines(path: Path) -> AgentEngines:
     engines = Engines([agent_choice(load(path).agents[-1])])
     await engines.start()
-    cast = engines.cast("0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c11")
+    agent_engines = engines.agent_engines("0e1de2a0-93a8-4a55-8f6c-9f5f3f5f1c11")
     await engines.close()
-    return cast
+    return agent_engines
 
 
 def words(result: SessionResult) -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from aiohttp.test_utils import TestClient
 
 from mediaserver.admin.access import Access
 from mediaserver.calls.outbound_legs import DialRefused
@@ -21,8 +20,7 @@ from mediaserver.store.store import Store
 from pipeline.audio import Pcm
 from pipeline.leg import AudioSource
 from sip.call import Call
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, NUMBER, bearer, running
+from tests.support.node.node import KEY, NUMBER, Client, bearer, place_call, running, until_final
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.sip.transfers import (
     DESK,
@@ -34,16 +32,9 @@ from tests.support.sip.transfers import (
     write_transfer_site,
 )
 from tests.support.speech.tones import share_at, tone, write_wav
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import join
 from tests.support.webrtc.rtc import rtc_client
-
-Client = TestClient[Any, Any]
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 class Ear(AudioSource):
@@ -78,32 +69,16 @@ class Ear(AudioSource):
 
     async def hears(self, hz: float) -> None:
         """Waits until the last half second is that tone."""
-        async with asyncio.timeout(30):
-            while len(self.frames) < 25 or share_at(np.concatenate(self.frames[-25:]), 8000, hz) < 0.7:
-                await asyncio.sleep(0.05)
+        await until(lambda: len(self.frames) >= 25 and self._last_share(hz) >= 0.7)
+
+    def _last_share(self, hz: float) -> float:
+        return share_at(np.concatenate(self.frames[-25:]), 8000, hz)
 
 
 def on(call: Call, hz: float) -> Ear:
     ear = Ear(hz)
     call.attach(ear, ear)
     return ear
-
-
-async def place(client: Client, agent: str = HANDS_ON) -> str:
-    body = {"agentId": agent, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-        assert answer.status == 200, await answer.text()
-        return str((await answer.json())["data"]["callTaskId"])
-
-
-async def report(client: Client, call_id: str, key: str = KEY) -> dict[str, Any]:
-    async with asyncio.timeout(30):
-        while True:
-            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(key)) as answer:
-                content: dict[str, Any] = await answer.json()
-            if content.get("endedAt"):
-                return content
-            await asyncio.sleep(0.05)
 
 
 def recorded(path: Path) -> tuple[Pcm, Pcm, int]:
@@ -122,17 +97,15 @@ async def events_of(server: Server) -> list[str]:
 async def test_keys_reach_whoever_the_caller_was_handed_to(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (_, client):
-        call_id = await place(client)
+        call_id = await place_call(client, HANDS_ON)
         caller = on(await people.answered(NUMBER), 500)
         desk = on(await people.answered(DESK), 900)
         await asyncio.gather(caller.hears(900), desk.hears(500))
         await people.calls[NUMBER].send_dtmf("47#")
         await people.calls[DESK].send_dtmf("9")
-        async with asyncio.timeout(10):
-            while (desk.digits, caller.digits) != ("47#", "9"):
-                await asyncio.sleep(0.05)
+        await until(lambda: (desk.digits, caller.digits) == ("47#", "9"))
         await people.calls[NUMBER].hang_up()
-        await report(client, call_id)
+        await until_final(client, call_id)
 
 
 async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_up_ends_it(
@@ -140,13 +113,13 @@ async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_
 ) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (server, client):
-        call_id = await place(client)
+        call_id = await place_call(client, HANDS_ON)
         caller = on(await people.answered(NUMBER), 500)
         desk = on(await people.answered(DESK), 900)
         await asyncio.gather(caller.hears(900), desk.hears(500))
         await people.calls[NUMBER].hang_up()
         await asyncio.wait_for(desk.ended.wait(), 30)
-        call = await report(client, call_id)
+        call = await until_final(client, call_id)
         kinds = await events_of(server)
         assert server.endpoint.stats.rtp_ports_used == 0
     assert (call["status"], call["endedBy"]) == ("COMPLETED", "remote")
@@ -161,9 +134,9 @@ async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_
 async def test_a_busy_person_is_said_so_after_a_ring_and_nobody_is_left_in_silence(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site, n14155550188=486) as people, running(site) as (_, client):
-        call_id = await place(client)
+        call_id = await place_call(client, HANDS_ON)
         caller = on(await people.answered(NUMBER), 500)
-        call = await report(client, call_id)
+        call = await until_final(client, call_id)
         await asyncio.wait_for(caller.ended.wait(), 30)
     assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
     assert call["analysis"]["transfer"]["outcome"] == "busy"
@@ -179,9 +152,9 @@ async def test_a_database_that_is_away_leaves_nobody_in_silence(
     monkeypatch.setattr(Store, "may_not_call", away)
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (_, client):
-        call_id = await place(client)
+        call_id = await place_call(client, HANDS_ON)
         caller = on(await people.answered(NUMBER), 500)
-        call = await report(client, call_id)
+        call = await until_final(client, call_id)
         await asyncio.wait_for(caller.ended.wait(), 30)
     assert call["analysis"]["transfer"]["outcome"] == "refused"
     assert len(caller.frames) > 50  # "One moment." and "Nobody is there.", 40 ms a letter
@@ -191,16 +164,14 @@ async def test_a_database_that_is_away_leaves_nobody_in_silence(
 async def test_hanging_up_over_the_api_ends_both(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (server, client):
-        call_id = await place(client)
+        call_id = await place_call(client, HANDS_ON)
         caller = on(await people.answered(NUMBER), 500)
         await people.answered(DESK)
         async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)) as answer:
             assert answer.status == 200
-        call = await report(client, call_id)
+        call = await until_final(client, call_id)
         await asyncio.wait_for(caller.ended.wait(), 30)
-        async with asyncio.timeout(30):
-            while server.endpoint.calls:
-                await asyncio.sleep(0.05)
+        await until(lambda: not server.endpoint.calls)
     assert call["endedBy"] == "local"
     assert call["analysis"]["transfer"]["endedBy"] in ("server", "caller")
 
@@ -210,7 +181,7 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
         site = write_transfer_site(tmp_path, carrier=phone.port)
         async with running(site) as (server, client):
             request = WebCallRequest(agent_id=WEB_HANDS_ON, user_ref="ann")
-            ticket = server.lobby.invite("desk", request)
+            ticket = server.room_registry.invite("desk", request)
             keep = tmp_path / "heard.wav"
             async with rtc_client(tone=500, keep=str(keep)) as rtc:
                 await join(client, rtc, ticket.token)
@@ -223,7 +194,7 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
                 phone.do("hang_up", line=0)
                 await rtc.event("closed", timeout_s=30)
                 await rtc.end()
-            call = await report(client, ticket.room_name, WEB_KEY)
+            call = await until_final(client, ticket.room_name, key=WEB_KEY)
             heard, rate = phone.heard()
     assert call["analysis"]["transfer"]["endedBy"] == "callee"
     assert share_at(heard[-rate:], rate, 500) > 0.7
@@ -237,7 +208,7 @@ async def test_a_browsers_caller_and_a_softphone_hear_each_other(tmp_path: Path)
 async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, _):
-        lines = server.lobby.lines
+        lines = server.room_registry.outbound_legs
         assert lines is not None
         assert lines.target(HANDS_ON, "desk") == DESK
         assert lines.target(HANDS_ON, DESK) == DESK
@@ -284,7 +255,7 @@ class Desk:
 async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
         room = Desk(client, ticket.room_name)
         async with rtc_client(tone=500) as rtc:
             await join(client, rtc, ticket.token)
@@ -306,7 +277,7 @@ async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Pat
             await room.until(person=None, phone="active", agent="active")  # the room is the telephone's now
             await asyncio.sleep(1.0)  # it hums to the agent alone
             await people.calls[DESK].hang_up()
-            call = await report(client, ticket.room_name, WEB_KEY)
+            call = await until_final(client, ticket.room_name, key=WEB_KEY)
     assert call["status"] == "COMPLETED"
     left, _, rate = recorded(site.data_dir / "recordings" / f"{ticket.room_name}.wav")
     assert share_at(left[-rate // 2 :], rate, 900) > 0.5
@@ -315,9 +286,11 @@ async def test_a_telephone_is_called_into_a_room_and_put_out_of_it(tmp_path: Pat
 async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path, target="room:{{{{room}}}}")
     async with running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
         variables = {"room": ticket.room_name}
-        caller = server.lobby.invite("desk", WebCallRequest(agent_id=WEB_HANDS_ON, variables=variables))
+        caller = server.room_registry.invite(
+            "desk", WebCallRequest(agent_id=WEB_HANDS_ON, variables=variables)
+        )
         heard = {name: tmp_path / f"{name}.wav" for name in ("boss", "caller")}
         async with (
             rtc_client(tone=900, keep=str(heard["boss"])) as boss,
@@ -326,15 +299,15 @@ async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> Non
             await join(client, boss, ticket.token)
             await boss.event("sound")
             await join(client, web, caller.token)
-            async with asyncio.timeout(30):
-                while len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) < 2:
-                    await asyncio.sleep(0.05)
+            await until(
+                lambda: len(server.room_registry.opened(Access("desk"), ticket.room_name).bridge.seats) >= 2
+            )
             await asyncio.sleep(2.0)  # both hum
             await web.end()
-            call = await report(client, caller.room_name, WEB_KEY)
-            assert len(server.lobby.opened(Access("desk"), ticket.room_name).bridge.seats) == 1
+            call = await until_final(client, caller.room_name, key=WEB_KEY)
+            assert len(server.room_registry.opened(Access("desk"), ticket.room_name).bridge.seats) == 1
             await boss.end()
-        await report(client, ticket.room_name, WEB_KEY)
+        await until_final(client, ticket.room_name, key=WEB_KEY)
     transfer = call["analysis"]["transfer"]
     assert (transfer["outcome"], transfer["endedBy"]) == ("answered", "caller")
     for name, hz in (("boss", 500), ("caller", 900)):
@@ -347,10 +320,10 @@ async def test_a_caller_is_handed_to_the_people_in_a_room(tmp_path: Path) -> Non
 async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path)
     async with running(site) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
         room, agent = (
             Desk(client, ticket.room_name),
-            server.lobby.opened(Access("desk"), ticket.room_name).room.agent,
+            server.room_registry.opened(Access("desk"), ticket.room_name).room.agent,
         )
         for key, status in ((KEY, 404), ("nobodys", 401)):
             assert (await room.ask("GET", "/participants", key))[0] == status
@@ -363,6 +336,6 @@ async def test_what_may_not_be_done_to_a_room_is_refused(tmp_path: Path) -> None
         assert (await room.ask("DELETE", f"/participants/{agent.identity}"))[0] == 404
         assert (await room.ask("POST", "/tokens", identity=agent.identity))[0] == 400
         _, made = await room.ask("POST", "/tokens", identity="boss", canPublish=False, hidden=True)
-        grant = server.lobby.verify(made["participantToken"])
+        grant = server.room_registry.verify(made["participantToken"])
         assert (grant.identity, grant.permissions.publish, grant.permissions.hidden) == ("boss", False, True)
         assert await room.kinds() == {"agent": "active"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     asking_agent,
@@ -30,8 +30,8 @@ async def test_two_keys_and_two_spoken_digits_are_four(tmp_path: Path) -> None:
     before, agent = site.path.read_text().rsplit("[[agent]]", 1)
     agent = agent.replace('expect = { kinds = ["yes_no"] }', digits)
     site.path.write_text(f"{before}[[agent]]{agent}")
-    with fake_models() as (ears, _):
-        ears.answer = "one one"
+    with fake_models() as (recognizer, _):
+        recognizer.answer = "one one"
         async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await call.answered()
             await call.play(np.concatenate([QUIET, QUIET]))

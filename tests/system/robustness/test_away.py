@@ -10,8 +10,8 @@ import os
 import signal
 import time
 import wave
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ import pytest
 from bench.support.cluster import Cluster
 from mediaserver.calls import inbound
 from tests.support.hostile.trap import trap_at
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on, rows_of
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
+    DATABASES,
     KEY,
     NUMBER,
     OUTBOUND,
@@ -31,8 +30,10 @@ from tests.support.node.server import (
     ServerProcess,
     Site,
     asking_agent,
+    database_on,
+    rows_of,
     running,
-    serving,
+    server_of,
     write_site,
 )
 from tests.support.node.small_disk import fill, small_disk
@@ -51,13 +52,6 @@ SOON_S = 4.0
 def site_on(cluster: Cluster, folder: Path, **changes: Any) -> Site:
     more = asking_agent("Who are you?")
     return write_site(folder, database=cluster.url("calls"), more=more, **changes)
-
-
-@asynccontextmanager
-async def server_of(site: Site) -> AsyncIterator[ServerProcess]:
-    with serving(site) as server:
-        await asyncio.to_thread(server.wait_ready, 180.0)  # the first one compiles
-        yield server
 
 
 def stop(cluster: Cluster) -> Callable[[], None]:
@@ -137,17 +131,16 @@ async def test_what_the_database_last_said_counts_for_a_quarter_of_an_hour(
     script = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]}
     agent = {"name": "Made", "direction": "inbound", "trunk": "carrier", "phone_number": MANAGED_NUMBER}
     engines = {"stt": {"engine": "test-ears"}, "tts": {"engine": "test-voice"}}
-    with fake_models():
-        async with running(site) as (server, _):
-            made = "0d0c1a34-6f3e-4f0e-9a63-0d8f2f0f7a77"
-            document = {**agent, **engines, "script": script}
-            await server.administration.save_agent("acme", made, document, trusted=True, new=True)
-            bring_back = await asyncio.to_thread(crash, cluster)
-            assert await status_of(site, MANAGED_NUMBER) == 200
-            server.directory.confirmed_at -= inbound.KNOWN_S + 60
-            assert await status_of(site, MANAGED_NUMBER) == 503
-            assert await status_of(site, FRONT_DESK) == 200  # the file's
-            await asyncio.to_thread(bring_back)
+    async with running(site) as (server, _):
+        made = "0d0c1a34-6f3e-4f0e-9a63-0d8f2f0f7a77"
+        document = {**agent, **engines, "script": script}
+        await server.administration.save_agent("acme", made, document, trusted=True, new=True)
+        bring_back = await asyncio.to_thread(crash, cluster)
+        assert await status_of(site, MANAGED_NUMBER) == 200
+        server.directory.confirmed_at -= inbound.KNOWN_S + 60
+        assert await status_of(site, MANAGED_NUMBER) == 503
+        assert await status_of(site, FRONT_DESK) == 200  # the file's
+        await asyncio.to_thread(bring_back)
 
 
 @pytest.mark.nightly("ci")
@@ -156,16 +149,15 @@ async def test_a_company_has_no_more_calls_for_want_of_a_database(cluster: Clust
     site.path.write_text(
         site.path.read_text().replace('name = "Acme"', 'name = "Acme"\nmax_concurrent_calls = 2', 1)
     )
-    with fake_models():
-        async with running(site):
-            bring_back = await asyncio.to_thread(crash, cluster)
-            async with RawCall(site.sip, ASKING_NUMBER) as one, RawCall(site.sip, ASKING_NUMBER) as two:
-                await one.answered()
-                await two.answered()
-                assert await status_of(site, ASKING_NUMBER) == 503
-                await one.hang_up()
-                await two.hang_up()
-            await asyncio.to_thread(bring_back)
+    async with running(site):
+        bring_back = await asyncio.to_thread(crash, cluster)
+        async with RawCall(site.sip, ASKING_NUMBER) as one, RawCall(site.sip, ASKING_NUMBER) as two:
+            await one.answered()
+            await two.answered()
+            assert await status_of(site, ASKING_NUMBER) == 503
+            await one.hang_up()
+            await two.hang_up()
+        await asyncio.to_thread(bring_back)
 
 
 @pytest.mark.nightly("ci")

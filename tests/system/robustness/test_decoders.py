@@ -4,10 +4,11 @@ those who wait for them."""
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import os
 
 import numpy as np
 
+from bench.support.processes import children, module_of
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.engine_pool.choice import AgentChoice, EngineChoice
 from mediaserver.engine_pool.pool import Engines
@@ -35,16 +36,13 @@ def agent(number: int) -> AgentChoice:
 
 def helpers() -> list[str]:
     """The modules that this process's children run."""
-    tasks = Path("/proc/self/task").iterdir()
-    children = [pid for task in tasks for pid in (task / "children").read_text().split()]
-    lines = [Path("/proc", pid, "cmdline").read_bytes().decode().split("\0") for pid in children]
-    return sorted(line[line.index("-m") + 1] for line in lines if "-m" in line)
+    return sorted(filter(None, map(module_of, children(os.getpid()))))
 
 
 async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> None:
     needs(PIPER)
     engines, metrics = Engines([agent(number) for number in range(5)]), Metrics()
-    metrics.watch_engines(engines.health, engines.decoder_waits)
+    metrics.watch_engines(engines.running.health, engines.running.decoder_waits)
     before = helpers()
     await engines.start()
     try:
@@ -53,9 +51,13 @@ async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> No
         for each in before:
             started.remove(each)
         assert started == ["pipeline.stt.whisper.process", "pipeline.tts.onnx.process"]
-        ears = {id(engines.cast(f"agent {number}").stt.ears[0].engine) for number in range(5)}
-        assert len(ears) == 1
-        (recogniser,) = [each for each in engines._running.values() if isinstance(each, FasterWhisper)]
+        recognizer = {
+            id(engines.agent_engines(f"agent {number}").stt.recognizers[0].engine) for number in range(5)
+        }
+        assert len(recognizer) == 1
+        (recogniser,) = [
+            each for each in engines.running._engines.values() if isinstance(each, FasterWhisper)
+        ]
         voices = [Piper(), Piper()]  # not only agents': an equal voice made elsewhere shares the process
         await asyncio.gather(*(voice.start() for voice in voices))
         assert all(await asyncio.gather(*(said(voice, "Hello.") for voice in voices)))

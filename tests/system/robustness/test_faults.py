@@ -17,15 +17,15 @@ from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, Expect, Say
 from pipeline.errors import EngineError
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
-from tests.support.http.models import Ears, Utterance, Voice, fake_models
-from tests.support.node.server import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
+from tests.support.http.models import Recognizer, Utterance, Voice, fake_models
+from tests.support.node.node import ASKING_NUMBER, Site, asking_agent, running, until_final, write_site
 from tests.support.sip.raw_call import FRAME, SOUND, RawCall
 from tests.support.speech.media import speech_like
 
 DEAD_AIR_S = 2.5
 
 
-class DeafEars(Ears):
+class DeafRecognizer(Recognizer):
     """Ears whose recogniser does what `fault` says when it is asked."""
 
     fault = ""
@@ -131,9 +131,9 @@ async def ended(client: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("fault", ["hang", "raise", "refuse"])
 async def test_ears_that_fail(site: Site, fault: str) -> None:
-    ears = DeafEars()
-    ears.fault = fault
-    with fake_models(ears):
+    recognizer = DeafRecognizer()
+    recognizer.fault = fault
+    with fake_models(recognizer):
         async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await answers_in_time(call)
             await call.hang_up()
@@ -142,7 +142,7 @@ async def test_ears_that_fail(site: Site, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "raise"])
 async def test_an_agent_that_fails(site: Site, fault: str, caplog: pytest.LogCaptureFixture) -> None:
-    with minds(fault), fake_models():
+    with minds(fault):
         async with running(site) as (_, client), RawCall(site.sip, ASKING_NUMBER) as call:
             await answers_in_time(call)
             if fault == "raise":  # the apology is the last word

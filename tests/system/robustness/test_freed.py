@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,11 @@ from typing import Any, Final
 import pytest
 from aiohttp.test_utils import TestClient
 
-from mediaserver.calls.phone_call import LiveCall
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.rooms import registry
+from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import Room
@@ -30,8 +33,7 @@ from sip.rtp.media_stream import MediaStream
 from sip.transaction.timers import TIMER_RULES, Timer, TimerRule
 from sip.transaction.transaction import ClientTransaction, ServerTransaction
 from tests.support.hostile.garbage import freed, uncollected, unreachable
-from tests.support.http.models import fake_models
-from tests.support.node.server import (
+from tests.support.node.node import (
     ASKING_NUMBER,
     KEY,
     OUTBOUND,
@@ -50,24 +52,31 @@ from tests.support.webrtc.sdk import sdk_client
 
 OF_A_PHONE_CALL: Final = (
     Call,
+    CallDetailRecord,
     ClientTransaction,
     ClientRequest,
     IncomingInvite,
-    LiveCall,
+    LiveConversation,
     MediaStream,
     OutgoingInvite,
+    PhoneCall,
     ServerTransaction,
     Session,
 )
-OF_A_WEB_CALL: Final = (PeerTransport, ParticipantLeg, Room, SdkSession, Session, WebCall, WhipSession)
+OF_A_WEB_CALL: Final = (
+    CallDetailRecord,
+    LiveConversation,
+    ParticipantLeg,
+    PeerTransport,
+    Room,
+    RoomCaptions,
+    SdkSession,
+    Session,
+    WebCall,
+    WhipSession,
+)
 
 QUESTION = "Is that you who is speaking now, and would you like to go on with this conversation?"
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -16,10 +16,11 @@ import pytest_asyncio
 
 from tests.support.hostile.trap import Trap, trap_at
 from tests.support.node import postgres
+from tests.support.node.node import KEY, OUTBOUND, ServerProcess, bearer
 from tests.support.node.nodes import nodes_of, write_nodes
 from tests.support.node.races import Race, among
-from tests.support.node.server import KEY, OUTBOUND, ServerProcess, bearer
 from tests.support.sip.raw_call import RawCall
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.peer]
 
@@ -94,9 +95,7 @@ async def test_the_contact_limit_counts_what_both_nodes_are_asked_at_once(nodes:
     for node in range(2):
         status, body = await nodes.place(node, batch)
         assert (status, body["success"], body["data"]["items"][0]["action"]) == (200, False, "failed")
-    async with asyncio.timeout(30):
-        while len(nodes.trap.invites.get(number, {})) < 3:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(nodes.trap.invites.get(number, {})) >= 3)
 
 
 async def test_a_request_that_comes_to_both_nodes_at_once_is_one_call(nodes: Nodes) -> None:

@@ -18,7 +18,7 @@ import pytest
 from mediaserver.admission.overload import LOOKS, MOVES, Judge, Level, Limits, Look, State
 from pipeline.audio import wav
 from tests.support.http.api_site import WEB_KEY, write_api_site
-from tests.support.node.server import OUTBOUND, REAL_ENGINES, SPEECH_KEY, Site, serving, write_site
+from tests.support.node.node import OUTBOUND, REAL_ENGINES, SPEECH_KEY, Site, serving, write_site
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.tones import tone
 
@@ -32,7 +32,7 @@ class Watched:
     """A judge, and a clock that moves with every look."""
 
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.judge = Judge(limits)
+        self.detector = Judge(limits)
         self.now = 100.0
 
     def see(self, *looks: Look) -> list[State]:
@@ -40,7 +40,7 @@ class Watched:
         states = []
         for look in looks:
             self.now += STEP_S
-            states.append(self.judge.look(look, self.now))
+            states.append(self.detector.look(look, self.now))
         return [state for number, state in enumerate(states) if [*states[:number]][-1:] != [state]]
 
 
@@ -56,7 +56,7 @@ def test_a_loop_that_stays_late_is_overloaded_and_one_pause_is_not() -> None:
     node = Watched()
     assert node.see(*lag(*[1] * 10, 400, 1, 1, 250, 1, 1)) == [CALM]
     assert node.see(*lag(*[15] * LOOKS)) == [CALM, OVERLOADED]
-    assert not node.judge.takes_more
+    assert not node.detector.takes_more
 
 
 def test_it_takes_more_again_when_all_has_been_low_for_a_while() -> None:
@@ -180,7 +180,7 @@ async def until(status: int, ask: Callable[[], Awaitable[tuple[Any, ...]]]) -> t
 @pytest.mark.timeout(300)
 async def test_a_server_that_is_too_busy_refuses_what_is_new_and_keeps_what_is_up(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES, more=LONG_TALK)
-    site.path.write_text(site.path.read_text().replace("lag_ms = 0", "lag_ms = 40"))
+    site.change("lag_ms = 0", "lag_ms = 40")
     speech = {"text": "Hello.", "format": "wav", "chunk_size": 100}
     with serving(site) as server:
         await asyncio.to_thread(server.wait_ready, 120.0)
@@ -216,7 +216,7 @@ def spoken() -> aiohttp.FormData:
 async def test_browsers_and_files_are_refused_while_there_is_no_time(tmp_path: Path) -> None:
     """With 503 and Retry-After, and taken again afterwards; a participant token stays good."""
     site = write_api_site(tmp_path, engines=REAL_ENGINES)
-    site.path.write_text(site.path.read_text().replace("lag_ms = 0", "lag_ms = 40"))
+    site.change("lag_ms = 0", "lag_ms = 40")
     wanted = {"agentId": OUTBOUND, "metadata": {"promptVariables": {"name": "Bo"}}}
     with serving(site) as server:
         await asyncio.to_thread(server.wait_ready, 120.0)

@@ -13,18 +13,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp.test_utils import TestClient
 
-from mediaserver.server import Server
 from tests.support.hostile.rogue import CLOSED, Rogue, Traps, rogue, sdp, traps
 from tests.support.http.api_site import ADMIN_KEY, write_api_site
-from tests.support.http.models import fake_models
-from tests.support.node.server import KEY, bearer, running, until_final
+from tests.support.node.node import KEY, Client, Node, Site, bearer, node_of_module, running, until_final
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-Client = TestClient[Any, Any]
-Running = tuple[Server, Client]
 API = "/api/v1"
 NUMBER = "+14155550177"
 
@@ -38,13 +34,11 @@ ASKS = {
 ENGINES = {"stt": {"engine": "test-ears"}, "tts": {"engine": "test-voice"}}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Running]:
-    with fake_models():
-        where = write_api_site(tmp_path_factory.mktemp("reach"))
-        where.path.write_text(where.path.read_text().replace("127.0.0.0/8", "127.0.0.1/32"))
-        async with running(where) as (server, client):
-            yield server, client
+def write_reach_site(directory: Path) -> Site:
+    return write_api_site(directory).change("127.0.0.0/8", "127.0.0.1/32")
+
+
+site = node_of_module(write_reach_site)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -65,7 +59,7 @@ async def ask(client: Client, method: str, path: str, body: Any = None, key: str
         return await answer.json()
 
 
-async def call(site: Running, far: Rogue, **trunk: Any) -> str:
+async def call(site: Node, far: Rogue, **trunk: Any) -> str:
     """Calls over a trunk made now; the callTaskId."""
     _, client = site
     made = await ask(client, "POST", "/trunks", {"uri": far.uri, **trunk})
@@ -76,21 +70,15 @@ async def call(site: Running, far: Rogue, **trunk: Any) -> str:
     return str(placed["data"]["callTaskId"])
 
 
-async def report(site: Running, call_id: str) -> dict[str, Any]:
+async def report(site: Node, call_id: str) -> dict[str, Any]:
     return await until_final(site[1], call_id)
 
 
-async def hang_up(site: Running, call_id: str) -> None:
+async def hang_up(site: Node, call_id: str) -> None:
     await ask(site[1], "POST", f"/calls/{call_id}/hangup", {}, KEY)
 
 
-async def until(true: Any) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
-def blocked(site: Running) -> int:
+def blocked(site: Node) -> int:
     return site[0].endpoint.stats.blocked
 
 
@@ -106,7 +94,7 @@ CONTACTS = {
 
 @pytest.mark.parametrize("kind", CONTACTS)
 async def test_a_contact_that_is_closed_gets_no_ack_no_bye_and_no_connection(
-    site: Running, far: Rogue, lure: Traps, kind: str, caplog: pytest.LogCaptureFixture
+    site: Node, far: Rogue, lure: Traps, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = blocked(site)
     contact = CONTACTS[kind].format(host=CLOSED, port=lure.port)
@@ -121,9 +109,7 @@ async def test_a_contact_that_is_closed_gets_no_ack_no_bye_and_no_connection(
     assert [each.getMessage() for each in told if "address" in vars(each)] == ["call may not send there"]
 
 
-async def test_a_recorded_route_that_is_closed_is_not_followed(
-    site: Running, far: Rogue, lure: Traps
-) -> None:
+async def test_a_recorded_route_that_is_closed_is_not_followed(site: Node, far: Rogue, lure: Traps) -> None:
     route = f"Record-Route: <sip:{CLOSED}:{lure.port};lr>"
     far.say(200, far.contact, route, body=far.media)
     over = await report(site, await call(site, far))
@@ -132,7 +118,7 @@ async def test_a_recorded_route_that_is_closed_is_not_followed(
 
 
 async def test_the_prack_of_a_reliable_answer_goes_nowhere_closed_and_the_call_is_cancelled(
-    site: Running, far: Rogue, lure: Traps
+    site: Node, far: Rogue, lure: Traps
 ) -> None:
     far.say(183, f"Contact: <sip:x@{CLOSED}:{lure.port}>", "Require: 100rel", "RSeq: 7", body=far.media)
     over = await report(site, await call(site, far))
@@ -141,7 +127,7 @@ async def test_the_prack_of_a_reliable_answer_goes_nowhere_closed_and_the_call_i
     assert far.methods == ["INVITE", "CANCEL", "ACK"]
 
 
-async def test_a_redirect_to_a_closed_address_is_not_followed(site: Running, far: Rogue, lure: Traps) -> None:
+async def test_a_redirect_to_a_closed_address_is_not_followed(site: Node, far: Rogue, lure: Traps) -> None:
     far.say(302, f"Contact: <sip:x@{CLOSED}:{lure.port}>")
     over = await report(site, await call(site, far))
     assert lure.caught == []
@@ -150,7 +136,7 @@ async def test_a_redirect_to_a_closed_address_is_not_followed(site: Running, far
 
 @pytest.mark.parametrize("where", ["session", "stream", "rtcp"])
 async def test_sdp_leads_no_audio_and_no_reports_to_a_closed_address(
-    site: Running, far: Rogue, lure: Traps, where: str
+    site: Node, far: Rogue, lure: Traps, where: str
 ) -> None:
     bodies = {
         "session": sdp((CLOSED, lure.port)),
@@ -169,7 +155,7 @@ async def test_sdp_leads_no_audio_and_no_reports_to_a_closed_address(
 
 
 async def test_early_media_of_a_closed_address_is_none_and_the_honest_answer_counts(
-    site: Running, far: Rogue, lure: Traps
+    site: Node, far: Rogue, lure: Traps
 ) -> None:
     far.say(183, far.contact, body=sdp((CLOSED, lure.port)))
     call_id = await call(site, far)
@@ -182,9 +168,7 @@ async def test_early_media_of_a_closed_address_is_none_and_the_honest_answer_cou
     assert lure.caught == []
 
 
-async def test_a_reliable_answer_with_closed_media_ends_the_call(
-    site: Running, far: Rogue, lure: Traps
-) -> None:
+async def test_a_reliable_answer_with_closed_media_ends_the_call(site: Node, far: Rogue, lure: Traps) -> None:
     far.say(183, far.contact, "Require: 100rel", "RSeq: 7", body=sdp((CLOSED, lure.port)))
     over = await report(site, await call(site, far))
     assert lure.caught == []
@@ -194,7 +178,7 @@ async def test_a_reliable_answer_with_closed_media_ends_the_call(
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
 async def test_a_change_of_media_to_a_closed_address_is_refused_and_the_call_goes_on(
-    site: Running, far: Rogue, lure: Traps, method: str
+    site: Node, far: Rogue, lure: Traps, method: str
 ) -> None:
     far.say(200, far.contact, body=far.media)
     call_id = await call(site, far)
@@ -210,7 +194,7 @@ async def test_a_change_of_media_to_a_closed_address_is_refused_and_the_call_goe
 
 
 async def test_a_contact_that_moves_to_a_closed_address_in_the_call_gets_no_bye(
-    site: Running, far: Rogue, lure: Traps
+    site: Node, far: Rogue, lure: Traps
 ) -> None:
     far.say(200, far.contact, body=far.media)
     call_id = await call(site, far)
@@ -225,7 +209,7 @@ async def test_a_contact_that_moves_to_a_closed_address_in_the_call_gets_no_bye(
     assert lure.caught == []
 
 
-async def test_symmetric_rtp_is_not_drawn_to_a_closed_address(site: Running, far: Rogue, lure: Traps) -> None:
+async def test_symmetric_rtp_is_not_drawn_to_a_closed_address(site: Node, far: Rogue, lure: Traps) -> None:
     """SDP names an honest address, and the first packet comes from the closed one, then the honest one
     speaks."""
     far.say(200, far.contact, body=far.media)
@@ -243,7 +227,7 @@ async def test_symmetric_rtp_is_not_drawn_to_a_closed_address(site: Running, far
     assert lure.caught == []
 
 
-async def test_symmetric_rtp_waits_for_a_far_end_behind_a_nat(site: Running, far: Rogue, lure: Traps) -> None:
+async def test_symmetric_rtp_waits_for_a_far_end_behind_a_nat(site: Node, far: Rogue, lure: Traps) -> None:
     """SDP names an address of the far end's own network: nothing is sent there, and the call is heard as soon
     as its packets show where it is."""
     before = blocked(site)
@@ -264,7 +248,7 @@ async def test_symmetric_rtp_waits_for_a_far_end_behind_a_nat(site: Running, far
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 async def test_a_registration_is_not_led_to_a_closed_address(
-    site: Running, lure: Traps, monkeypatch: pytest.MonkeyPatch, transport: str
+    site: Node, lure: Traps, monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
     """The name is of nobody when the trunk is made, and leads to a closed address when it registers."""
     server, client = site
@@ -298,7 +282,7 @@ async def metrics(client: Client) -> bytes:
         return await answer.read()
 
 
-async def test_a_change_of_one_trunk_leaves_the_others_as_they_are(site: Running) -> None:
+async def test_a_change_of_one_trunk_leaves_the_others_as_they_are(site: Node) -> None:
     server, client = site
     before = dict(server.endpoint.trunks)
     made = await ask(client, "POST", "/trunks", {"uri": "sip:carrier.example"})
@@ -306,7 +290,7 @@ async def test_a_change_of_one_trunk_leaves_the_others_as_they_are(site: Running
     await ask(client, "DELETE", f"/trunks/{made['id']}")
 
 
-async def test_what_stands_in_a_via_leads_no_answer_elsewhere(site: Running, far: Rogue, lure: Traps) -> None:
+async def test_what_stands_in_a_via_leads_no_answer_elsewhere(site: Node, far: Rogue, lure: Traps) -> None:
     server, _ = site
     assert server.endpoint.udp_address is not None
     via = f"SIP/2.0/UDP {CLOSED}:{lure.port};branch=z9hG4bKv;maddr={CLOSED};received={CLOSED};rport"
@@ -323,29 +307,28 @@ async def test_what_stands_in_a_via_leads_no_answer_elsewhere(site: Running, far
 async def test_a_trunk_over_the_file_reaches_its_own_hosts(tmp_path: Path) -> None:
     """No `allow_networks`: 127.0.0.1 is open because the operator's file names it, and media elsewhere is
     not."""
-    with fake_models():
-        where = write_api_site(tmp_path)
-        text = where.path.read_text().replace('allow_networks = ["127.0.0.0/8"]\n', "")
-        text = text.replace("transport=tcp", "transport=udp")
-        async with traps() as lure, rogue() as far:
-            text = text.replace(f"sip:127.0.0.1:{where.carrier};", f"sip:127.0.0.1:{far.sip.port};", 1)
-            where.path.write_text(text)
-            async with running(where) as site:
-                far.say(200, far.contact, body=far.media)
-                assert (await by_file(site, "+14155550177"))["hangupCause"] != "address_refused"
-                assert far.rtp.arrived
-                far.script.clear()
-                far.say(200, far.contact, body=sdp((CLOSED, lure.port)))
-                assert (await by_file(site, "+14155550178"))["hangupCause"] == "address_refused"
-                assert lure.caught == []
-            text = text.replace('allow_from = ["127.0.0.1/32"]', f'allow_from = ["{CLOSED}/32"]', 1)
-            where.path.write_text(text)
-            async with running(where) as site:
-                await by_file(site, "+14155550179")
-                assert set(lure.caught) == {"RTP"}
+    where = write_api_site(tmp_path)
+    text = where.path.read_text().replace('allow_networks = ["127.0.0.0/8"]\n', "")
+    text = text.replace("transport=tcp", "transport=udp")
+    async with traps() as lure, rogue() as far:
+        text = text.replace(f"sip:127.0.0.1:{where.carrier};", f"sip:127.0.0.1:{far.sip.port};", 1)
+        where.path.write_text(text)
+        async with running(where) as site:
+            far.say(200, far.contact, body=far.media)
+            assert (await by_file(site, "+14155550177"))["hangupCause"] != "address_refused"
+            assert far.rtp.arrived
+            far.script.clear()
+            far.say(200, far.contact, body=sdp((CLOSED, lure.port)))
+            assert (await by_file(site, "+14155550178"))["hangupCause"] == "address_refused"
+            assert lure.caught == []
+        text = text.replace('allow_from = ["127.0.0.1/32"]', f'allow_from = ["{CLOSED}/32"]', 1)
+        where.path.write_text(text)
+        async with running(where) as site:
+            await by_file(site, "+14155550179")
+            assert set(lure.caught) == {"RTP"}
 
 
-async def by_file(site: Running, number: str) -> dict[str, Any]:
+async def by_file(site: Node, number: str) -> dict[str, Any]:
     """A call over the file's trunk, hung up after a while."""
     body = {"agentId": "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11", "phoneNumber": number}
     body["promptVariables"] = {"name": "Mary"}  # type: ignore[assignment]

@@ -17,7 +17,7 @@ from mediaserver import logging as logs
 from mediaserver.demo.run import Screen
 from mediaserver.line_writer import LineWriter
 from tests.support.kept_logging import kept_logging
-from tests.support.node.server import REAL_ENGINES, ServerProcess, serving, write_site
+from tests.support.node.node import REAL_ENGINES, ServerProcess, serving, write_site
 from tests.support.node.stalling import StallingPipe, packets_heard
 from tests.support.sip.raw_call import RawCall
 from tests.system.robustness.test_hostile import LONG, STORYTELLER, TELLS

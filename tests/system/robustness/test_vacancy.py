@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from mediaserver.errors import RuleBroken
 from mediaserver.queue.decisions import Rule
 from mediaserver.queue.records import CallStatus, Claim, NewInboundCall, NewWebCall, Outcome
 from mediaserver.store.store import Store
-from tests.support.http.models import fake_models
-from tests.support.node.databases import DATABASES, database_on
-from tests.support.node.server import Site, bearer, running, write_site
+from tests.support.node.node import DATABASES, Site, bearer, database_on, running, write_site
 from tests.support.node.store import (
     TTL_MS,
     Clock,
@@ -120,18 +117,10 @@ async def test_a_place_that_is_held_for_a_room_is_nobody_else_s(tmp_path: Path, 
 # At the outside ---------------------------------------------------------------------------------------------
 
 
-def limited(site: Site, company_id: str, calls: int) -> Site:
-    before = f'[[company]]\nid = "{company_id}"\n'
-    text = site.path.read_text()
-    assert before in text
-    site.path.write_text(text.replace(before, f"{before}max_concurrent_calls = {calls}\n"))
-    return site
-
-
 @pytest.mark.parametrize("engine", DATABASES)
 async def test_the_fourth_caller_of_three_hears_that_it_is_busy(tmp_path: Path, engine: str) -> None:
-    with database_on(engine) as url, fake_models():
-        site = limited(write_site(tmp_path, database=url), "acme", 3)
+    with database_on(engine) as url:
+        site = write_site(tmp_path, database=url).limit("acme", 3)
         async with running(site), AsyncExitStack() as ends:
             callers = [await ends.enter_async_context(RawCall(site.sip, FRONT_DESK)) for _ in range(8)]
             for caller in callers:
@@ -160,11 +149,9 @@ async def answer(site: Site) -> int:
 
 @pytest.mark.parametrize("engine", DATABASES)
 async def test_browsers_count_and_are_told_before_they_are_connected(tmp_path: Path, engine: str) -> None:
-    with database_on(engine) as url, fake_models():
+    with database_on(engine) as url:
         site = write_web_site(tmp_path)
-        text = site.path.read_text().replace('database = ""', f'database = "{url}"')
-        site.path.write_text(text)
-        limited(replace(site, database=url), "web", 1)
+        site.change('database = ""', f'database = "{url}"').limit("web", 1)
         async with running(site) as (server, client), rtc_client(tone=500) as rtc:
             late = invite(server)  # its page was opened while there was a place
             await join(client, rtc, invite(server).token)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.http.api_site import ADMIN_KEY, SERVER_KEY, write_api_site
-from tests.support.node.server import NUMBER, REAL_ENGINES, ServerProcess, serving
+from tests.support.node.node import NUMBER, REAL_ENGINES, ServerProcess, serving
 
 MARK = "canary"
 SECRETS = {

@@ -21,9 +21,10 @@ from pipeline.leg import AudioSource, LegListener
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from tests.support.http.models import Utterance, fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.speech.tones import tone
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import join, microphone
 from tests.support.webrtc.rtc import RtcClient, rtc_client
 
@@ -75,15 +76,13 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
         rtc_client(wav=str(quiet)) as ann,
         rtc_client(wav=str(quiet)) as bob,
     ):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-        opened = server.lobby.opened(Access("desk"), ticket.room_name)
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        opened = server.room_registry.opened(Access("desk"), ticket.room_name)
         opened.room.observe(lines := Lines())
         await join(client, ann, ticket.token)
         await ann.event("sound")
-        await join(client, bob, server.lobby.mint(Grant(room=ticket.room_name, identity="bob")))
-        async with asyncio.timeout(30):
-            while len(opened.bridge.seats) < 2:
-                await asyncio.sleep(0.05)
+        await join(client, bob, server.room_registry.mint(Grant(room=ticket.room_name, identity="bob")))
+        await until(lambda: len(opened.bridge.seats) >= 2)
         await says(bob, voice, lines.told, "bob")
         assert "ann" not in {identity for identity, _ in lines.told}
         before = len(lines.told)
@@ -95,12 +94,10 @@ async def test_interim_and_final_words_are_those_of_who_speaks(models: None, tmp
 
 async def chat(server: Server, client: TestClient[Any, Any], name: str, lines: Lines) -> None:
     """What bob writes after ann has spoken is his."""
-    room, before = server.lobby.opened(Access("desk"), name).room, len(lines.told)
+    room, before = server.room_registry.opened(Access("desk"), name).room, len(lines.told)
     assert room.on_text is not None
     room.on_text(room.participants["bob"], "and I write this")
-    async with asyncio.timeout(30):
-        while ("bob", True) not in lines.told[before:]:
-            await asyncio.sleep(0.05)
+    await until(lambda: ("bob", True) in lines.told[before:])
 
 
 async def test_who_speaks_is_who_was_heard_most_lately() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp.test_utils import TestClient
 from livekit.protocol import models
 
@@ -18,22 +16,17 @@ from api.livekit import SESSIONS
 from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCallRequest
-from mediaserver.server import Server
-from tests.support.node.server import REAL_ENGINES, bearer, running
+from tests.support.node.node import REAL_ENGINES, Node, bearer, node_of_module
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import CALLS_KEY, COMPANY, NEEDY, invite, spoken, write_web_site
 from tests.support.webrtc.rtc import RtcClient
 from tests.support.webrtc.sdk import sdk_client
 
-Web = tuple[Server, TestClient[Any, Any]]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    site = write_web_site(tmp_path_factory.mktemp("web"), engines=REAL_ENGINES)
-    async with running(site) as both:
-        yield both
+web = node_of_module(write_web_site, engines=REAL_ENGINES)
 
 
 def url(client: TestClient[Any, Any]) -> str:
@@ -49,9 +42,7 @@ def session_of(client: TestClient[Any, Any], sid: str) -> SdkSession:
 
 async def agent_is(sdk: RtcClient, state: str) -> None:
     """Waits until the agent says so of itself."""
-    async with asyncio.timeout(30):
-        while not any(each.get("changed") == {"lk.agent.state": state} for each in sdk.events):
-            await asyncio.sleep(0.05)
+    await until(lambda: any(each.get("changed") == {"lk.agent.state": state} for each in sdk.events))
 
 
 def events(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
@@ -60,7 +51,7 @@ def events(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
 async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
-    web: Web, tmp_path: Path, single: bool
+    web: Node, tmp_path: Path, single: bool
 ) -> None:
     server, client = web
     ticket = invite(server)
@@ -88,7 +79,7 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
     assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
 
 
-async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Web) -> None:
+async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     example = await asyncio.create_subprocess_exec(
@@ -106,10 +97,10 @@ async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Web) -
     assert lines[1:] == ["yes", "Thank you. Goodbye."]
 
 
-async def test_the_example_ends_with_an_agent_that_never_listens(web: Web) -> None:
+async def test_the_example_ends_with_an_agent_that_never_listens(web: Node) -> None:
     server, client = web
     request = WebCallRequest(agent_id=NEEDY, user_ref="ann", variables={"place": "here"})
-    ticket = server.lobby.invite(COMPANY, request)
+    ticket = server.room_registry.invite(COMPANY, request)
     example = await asyncio.create_subprocess_exec(
         *(sys.executable, ROOT / "examples" / "livekit_client.py", url(client), ticket.token, "yes"),
         stdout=asyncio.subprocess.PIPE,
@@ -124,10 +115,12 @@ async def test_the_example_ends_with_an_agent_that_never_listens(web: Web) -> No
     assert output.decode().partition(": ")[2] == "Goodbye from here.\n"
 
 
-async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(web: Web) -> None:
+async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_microphones(
+    web: Node,
+) -> None:
     server, client = web
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="bob", name="Bob"))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="bob", name="Bob"))
     async with (
         sdk_client(url=url(client), token=ticket.token) as ann,
         sdk_client(url=url(client), token=other, single=False) as bob,
@@ -137,7 +130,7 @@ async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_
         others = (await ann.event("connected"))["others"]  # Bob too, when he was the faster
         agent = next(identity for identity in others if identity.startswith("agent-"))
         await asyncio.gather(ann.event("microphone"), bob.event("microphone"), ann.event("sound"))
-        room = server.lobby._rooms[ticket.room_name].room
+        room = server.room_registry._rooms[ticket.room_name].room
         room.methods["order"] = lambda who, payload: f"{payload} for {who.identity}"
         bob.tell(data="hello ann", to=["ann"])
         ann.tell(data="hello all")
@@ -169,12 +162,10 @@ async def test_two_people_share_data_calls_attributes_and_what_becomes_of_their_
         bob.tell(rpc="hang_up", to=agent)
         assert (await bob.event("disconnected"))["reason"] == models.ROOM_CLOSED
         await bob.end()
-    async with asyncio.timeout(30):
-        while ticket.room_name in server.lobby._rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
-async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: Web) -> None:
+async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token) as sdk:
@@ -182,21 +173,21 @@ async def test_a_lost_websocket_is_resumed_and_the_agent_heard_throughout(web: W
         # Not in the middle of publishing: the Rust SDK cannot resume from there, and starts over.
         await asyncio.gather(sdk.event("sound"), sdk.event("microphone"), sdk.event("listened to"))
         session = session_of(client, sid)
-        peer, packets = session.entry.person.peers[0], session.entry.person.audio.stats.packets_received
+        peer, packets = session.entry.leg.peers[0], session.entry.leg.audio.stats.packets_received
         transport = session._outlet._socket._req.transport  # type: ignore[union-attr]
         transport.abort()
         await sdk.event("reconnected")
         assert session_of(client, sid) is session
-        assert session.entry.person.peers == [peer]
+        assert session.entry.leg.peers == [peer]
         heard = len(events(sdk, "sound"))
         sdk.tell(text="yes")
         await sdk.event("sound", after=heard)
-        assert session.entry.person.audio.stats.packets_received > packets
+        assert session.entry.leg.audio.stats.packets_received > packets
         assert (await sdk.event("disconnected"))["reason"] == models.ROOM_CLOSED
         await sdk.end()
 
 
-async def test_the_same_identity_from_elsewhere_takes_the_place(web: Web) -> None:
+async def test_the_same_identity_from_elsewhere_takes_the_place(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token) as first:
@@ -209,32 +200,30 @@ async def test_the_same_identity_from_elsewhere_takes_the_place(web: Web) -> Non
         await first.end()
 
 
-async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Web) -> None:
+async def test_a_client_that_encrypts_end_to_end_is_put_out(web: Node) -> None:
     server, client = web
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token, encrypt=True) as sdk:
         assert (await sdk.event("disconnected"))["reason"] == models.JOIN_FAILURE
-    async with asyncio.timeout(30):
-        while ticket.room_name in server.lobby._rooms:
-            await asyncio.sleep(0.05)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
     async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
         call = await response.json()
     assert (call["hangupCause"], call["endedBy"]) == ("incompatible", "remote")
 
 
 @pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
-async def test_a_client_is_told_that_the_room_is_over(web: Web, single: bool) -> None:
+async def test_a_client_is_told_that_the_room_is_over(web: Node, single: bool) -> None:
     server, client = web
-    over = server.lobby.mint(Grant(room="over", identity="ann"))
+    over = server.room_registry.mint(Grant(room="over", identity="ann"))
     async with sdk_client(url=url(client), token=over, single=single) as sdk:
         refused = await sdk.event("refused")
     assert "requested room does not exist: the room is over" in refused["message"]
 
 
-async def test_a_client_is_told_that_the_server_drains(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_is_told_that_the_server_drains(web: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     server, client = web
     ticket = invite(server)
-    monkeypatch.setattr(server.lobby, "_draining", True)
+    monkeypatch.setattr(server.room_registry, "_draining", True)
     async with sdk_client(url=url(client), token=ticket.token) as sdk:
         refused = await sdk.event("refused")
     assert "The server is draining" in refused["message"]

@@ -7,40 +7,27 @@ import base64
 import gzip
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import jwt
 import pytest
-import pytest_asyncio
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
-from aiohttp.test_utils import TestClient
 from livekit.protocol import models, rtc
 
 from api.livekit import MESSAGE_LIMIT, SESSIONS
 from mediaserver.rooms import registry
 from mediaserver.rooms.livekit.signalling import BURST
 from mediaserver.rooms.tokens import Grant
-from mediaserver.server import Server
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import Node, node_of_module
+from tests.support.waiting import until
 from tests.support.webrtc.rooms import invite, write_web_site
 
-Web = tuple[Server, TestClient[Any, Any]]
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture(scope="module")
-def models_ready() -> Iterator[None]:
-    with fake_models():
-        yield
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(models_ready: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    async with running(write_web_site(tmp_path_factory.mktemp("web"))) as both:
-        yield both
+web = node_of_module(write_web_site)
 
 
 class Wire:
@@ -73,7 +60,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(web: Web, token: str, *, path: str = "/rtc", **query: str) -> AsyncIterator[Wire]:
+async def wire(web: Node, token: str, *, path: str = "/rtc", **query: str) -> AsyncIterator[Wire]:
     _, client = web
     async with client.ws_connect(path, params={"access_token": token, **query}, max_msg_size=0) as socket:
         yield Wire(socket)
@@ -86,16 +73,14 @@ def single(request: rtc.JoinRequest) -> dict[str, str]:
     return {"join_request": base64.urlsafe_b64encode(packed.SerializeToString()).decode().rstrip("=")}
 
 
-def sessions(web: Web) -> int:
+def sessions(web: Node) -> int:
     app = web[1].app
     assert app is not None
     return len(app[SESSIONS])
 
 
-async def gone(web: Web, count: int = 0) -> None:
-    async with asyncio.timeout(30):
-        while sessions(web) > count:
-            await asyncio.sleep(0.02)
+async def gone(web: Node, count: int = 0) -> None:
+    await until(lambda: sessions(web) <= count)
 
 
 CLAIMS = {"iss": "devkey", "sub": "eve", "exp": int(time.time()) + 600}
@@ -118,7 +103,7 @@ TOKENS = {
 @pytest.mark.parametrize("path", ["/rtc", "/rtc/v1"])
 @pytest.mark.parametrize("case", TOKENS)
 async def test_a_token_that_opens_nothing_is_refused_and_the_reason_can_be_asked(
-    web: Web, case: str, path: str
+    web: Node, case: str, path: str
 ) -> None:
     _, client = web
     query = {"access_token": TOKENS[case], **(single(rtc.JoinRequest()) if path == "/rtc/v1" else {})}
@@ -132,7 +117,7 @@ async def test_a_token_that_opens_nothing_is_refused_and_the_reason_can_be_asked
     assert sessions(web) == 0
 
 
-async def test_a_good_token_is_confirmed_from_query_and_header(web: Web) -> None:
+async def test_a_good_token_is_confirmed_from_query_and_header(web: Node) -> None:
     server, client = web
     token = invite(server).token
     async with client.get("/rtc/validate", params={"access_token": token}) as answer:
@@ -143,11 +128,11 @@ async def test_a_good_token_is_confirmed_from_query_and_header(web: Web) -> None
 
 @pytest.mark.parametrize("path", ["/rtc", "/rtc/v1"])
 async def test_why_nobody_may_join_is_told_to_who_asks(
-    web: Web, path: str, monkeypatch: pytest.MonkeyPatch
+    web: Node, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, client = web
     ticket = invite(server)
-    over = server.lobby.mint(Grant(room="never opened", identity="eve"))
+    over = server.room_registry.mint(Grant(room="never opened", identity="eve"))
 
     async def refused(token: str) -> tuple[int, int, str]:
         """How the WebSocket is refused, and what the SDK is told when it asks why."""
@@ -162,12 +147,12 @@ async def test_why_nobody_may_join_is_told_to_who_asks(
     assert await refused("forged") == (401, 401, "invalid token: Not enough segments")
     monkeypatch.setattr(registry.RoomRegistry, "__len__", lambda rooms: 1_000)
     assert await refused(ticket.token) == (503, 503, "this server takes no more web calls at the moment")
-    monkeypatch.setattr(server.lobby, "_draining", True)
+    monkeypatch.setattr(server.room_registry, "_draining", True)
     assert await refused(ticket.token) == (503, 503, "The server is draining")
 
 
 @pytest.mark.parametrize("query", [{}, {"join_request": "!!!"}, {"join_request": "A" * 5000}])
-async def test_a_join_request_that_cannot_be_read_is_refused(web: Web, query: dict[str, str]) -> None:
+async def test_a_join_request_that_cannot_be_read_is_refused(web: Node, query: dict[str, str]) -> None:
     server, client = web
     with pytest.raises(WSServerHandshakeError) as refused:
         await client.ws_connect("/rtc/v1", params={"access_token": invite(server).token, **query})
@@ -187,7 +172,7 @@ async def test_a_join_request_that_cannot_be_read_is_refused(web: Web, query: di
     ids=["garbage", "noise", "text", "oversized", "candidate", "flood"],
 )
 async def test_a_client_that_misbehaves_loses_its_websocket_and_may_come_back(
-    web: Web, frames: list[bytes | str], code: int
+    web: Node, frames: list[bytes | str], code: int
 ) -> None:
     server, _ = web
     ticket = invite(server)
@@ -207,7 +192,7 @@ async def test_a_client_that_misbehaves_loses_its_websocket_and_may_come_back(
     await gone(web)
 
 
-async def test_who_starts_over_finds_the_room_still_there(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_starts_over_finds_the_room_still_there(web: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     server, _ = web
     ticket = invite(server)
     async with wire(web, ticket.token) as ann:
@@ -219,15 +204,13 @@ async def test_who_starts_over_finds_the_room_still_there(web: Web, monkeypatch:
         await ann.hear("join")
         await ann.say(leave=rtc.LeaveRequest())
         await ann.hear("leave")
-    async with asyncio.timeout(30):
-        while ticket.room_name in server.lobby._rooms:
-            await asyncio.sleep(0.02)
+    await until(lambda: ticket.room_name not in server.room_registry._rooms)
 
 
-async def test_only_ones_own_session_can_be_resumed(web: Web) -> None:
+async def test_only_ones_own_session_can_be_resumed(web: Node) -> None:
     server, _ = web
     ticket = invite(server)
-    other = server.lobby.mint(Grant(room=ticket.room_name, identity="eve"))
+    other = server.room_registry.mint(Grant(room=ticket.room_name, identity="eve"))
     async with wire(web, ticket.token) as ann:
         sid = (await ann.hear("join")).join.participant.sid
         for token, wanted in ((other, sid), (ticket.token, "PA_nobody")):
@@ -252,7 +235,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("case", BOMBS)
-async def test_an_offer_that_cannot_be_answered_ends_that_session_and_no_other(web: Web, case: str) -> None:
+async def test_an_offer_that_cannot_be_answered_ends_that_session_and_no_other(web: Node, case: str) -> None:
     server, _ = web
     good, bad = invite(server), invite(server)
     async with wire(web, good.token) as ann, wire(web, bad.token, path="/rtc/v1", **single(JOIN)) as eve:
@@ -271,7 +254,7 @@ JOIN = rtc.JoinRequest(client_info=models.ClientInfo(sdk=models.ClientInfo.GO, v
 
 
 @pytest.mark.nightly("ci")
-async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Web) -> None:
+async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Node) -> None:
     server, _ = web
 
     async def visit(how: int) -> None:
@@ -285,11 +268,11 @@ async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Web) -> No
                 await socket.say(leave=rtc.LeaveRequest(reason=models.CLIENT_INITIATED))
                 await socket.hear("leave")
             else:
-                await server.lobby.hang_up([ticket.room_name])
+                await server.room_registry.hang_up([ticket.room_name])
 
     def counts() -> tuple[int, int, int, int]:
         files = len(os.listdir("/proc/self/fd"))
-        return len(asyncio.all_tasks()), files, len(server.lobby._port), server.lobby.rooms
+        return len(asyncio.all_tasks()), files, len(server.room_registry._port), server.room_registry.rooms
 
     for how in range(6):
         await visit(how)
@@ -301,7 +284,6 @@ async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Web) -> No
     await gone(web)
     limits = before[0] + 1, before[1] + 1, 0, before[3]
     with suppress(TimeoutError):
-        async with asyncio.timeout(30):  # goodbyes take as long as the machine is busy
-            while any(count > limit for count, limit in zip(counts(), limits, strict=True)):
-                await asyncio.sleep(0.05)
+        # goodbyes take as long as the machine is busy
+        await until(lambda: all(count <= limit for count, limit in zip(counts(), limits, strict=True)))
     assert all(count <= limit for count, limit in zip(counts(), limits, strict=True)), (before, counts())

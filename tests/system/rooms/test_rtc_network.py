@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,12 @@ from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.rooms.webrtc import sdp_munging
 from mediaserver.rooms.webrtc import udp_mux as media_port
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.relay import relay
 from tests.support.webrtc.rtc import RtcClient
 from tests.support.webrtc.sdk import sdk_client
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 async def goes_on(person: ParticipantLeg, sdk: RtcClient) -> None:
@@ -41,8 +33,8 @@ async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool
 ) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client):
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-        own = server.lobby._port.number
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        own = server.room_registry._port.number
         async with relay(own, loss=0.05, jitter_s=0.04) as network:
             told = media_port._candidate
             # The only way is through the relay: our side does not hear where the client is.
@@ -54,7 +46,7 @@ async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversa
             async with sdk_client(url=url, token=ticket.token, single=single, tone=440) as sdk:
                 await sdk.event("microphone")
                 await sdk.event("sound")
-                (person,) = server.lobby._rooms[ticket.room_name].persons.values()
+                (person,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
                 await until(lambda: person.audio.stats.packets_received > 100)
                 await goes_on(person, sdk)
                 assert network.lost > 0

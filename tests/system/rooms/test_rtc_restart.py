@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mediaserver.rooms.web_call import WebCallRequest
-from tests.support.http.models import fake_models
-from tests.support.node.server import running
+from tests.support.node.node import running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.livekit_page import NEWEST, OLDER, SdkPage, sdk_page
@@ -22,12 +20,6 @@ CASES = {
     "two connections": (NEWEST, {"singlePeerConnection": False}, 2),
     "older": (OLDER, {}, 2),
 }
-
-
-@pytest.fixture(autouse=True)
-def models() -> Iterator[None]:
-    with fake_models():
-        yield
 
 
 async def users(page: SdkPage) -> dict[tuple[int, str], list[str]]:
@@ -57,10 +49,10 @@ async def goes_on(page: SdkPage, person: Any) -> None:
 async def test_ice_restarts_and_the_conversation_goes_on(tmp_path: Path, case: str) -> None:
     version, options, connections = CASES[case]
     async with running(write_transfer_site(tmp_path)) as (server, client), sdk_page(version) as page:
-        ticket = server.lobby.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+        ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
         await page.join(f"ws://127.0.0.1:{client.port}", ticket.token, **options)
         await page.event("listened to")
-        (person,) = server.lobby._rooms[ticket.room_name].persons.values()
+        (person,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
         await goes_on(page, person)
         peers, before, places = list(person.peers), await users(page), remotes(person)
         assert {len(names) for names in before.values()} == {1}

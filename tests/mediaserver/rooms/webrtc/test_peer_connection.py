@@ -171,7 +171,7 @@ async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_c
     reached = {}
     for networks in ((), ("127.0.0.9/32",)):
         numbers = (21000 + os.getpid() % 9000, 40000)
-        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], reach=EgressPolicy(networks))
+        opened = MediaPort.open(numbers, addresses=["127.0.0.1"], egress=EgressPolicy(networks))
         ann, listener = person(opened), Listener()
         ann.attach(listener, None)
         peer = ann.new_peer()

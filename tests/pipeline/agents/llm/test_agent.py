@@ -27,8 +27,9 @@ from pipeline.agent import (
     Wait,
 )
 from pipeline.agents.llm.agent import Llm
-from pipeline.agents.llm.conversation import LlmConversation
+from pipeline.agents.llm.conversation import DOUBTFUL, LlmConversation
 from pipeline.agents.llm.settings import read_settings
+from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role, TranscriptEntry
@@ -344,8 +345,8 @@ def test_the_languages_that_phrases_are_wanted_in() -> None:
 def test_tools_that_lead_nowhere_are_not_offered() -> None:
     chat = FakeChat()
     plan = read_settings(BASE)
-    mind = Llm(plan, [chat], FakeWeb())._mind
-    assert set(mind.builtins) == {"hang_up", "wait", "remember", "do_not_call_again"}
+    spec = Llm(plan, [chat], FakeWeb())._spec
+    assert set(spec.builtins) == {"hang_up", "wait", "remember", "do_not_call_again"}
 
 
 # Tools of the customer --------------------------------------------------------------------------------------
@@ -549,6 +550,14 @@ async def test_anything_else_does_not(answer: str) -> None:
     assert web.asked == []
 
 
+async def test_a_yes_that_the_recogniser_doubts_does_not_and_the_model_is_told_of_the_doubt() -> None:
+    conversation, chat, web = await asked()
+    chat.answers = [["Sorry?"]]
+    await acts_of(conversation, said("yes", doubtful=True))
+    assert web.asked == []
+    assert DOUBTFUL in chat.last[-1]["content"]
+
+
 @pytest.mark.parametrize("between", [UserSilent(1), UserKeyed("5")])
 async def test_a_yes_after_something_else_has_happened_does_not(between: AgentEvent) -> None:
     conversation, chat, web = await asked()
@@ -735,9 +744,18 @@ def test_mistakes_in_the_table_are_named(change: dict[str, Any], key: str) -> No
     assert key in [name for name, _ in caught.value.problems]
 
 
+def test_mistakes_are_told_in_the_order_of_the_table() -> None:
+    mcp = [{"url": "https://m.example", "tools": ["a"], "reads": ["b"]}]
+    tool = [{**BOOK, "fixed": {"day": "x"}}]
+    with pytest.raises(SettingsRefused) as caught:
+        read_settings({**BASE, "prompt": " ", "extract": {**FORM, "goal": "day"}, "mcp": mcp, "tool": tool})
+    keys = [name for name, _ in caught.value.problems]
+    assert keys == ["prompt", "tool[0].fixed.day", "mcp[0].reads", "extract.goal"]
+
+
 def test_a_key_that_reads_like_a_reference_is_not_looked_up_again() -> None:
     (model,) = read_settings({**BASE, "api_key": "env:NOWHERE"}).models
-    assert model.api_key == "env:NOWHERE"
+    assert reveal(model.api_key) == "env:NOWHERE"
 
 
 def test_the_key_does_not_show() -> None:

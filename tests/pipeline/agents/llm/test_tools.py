@@ -13,13 +13,14 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from mediaserver.engine_pool.pool import START_TIMEOUT_S
+from mediaserver.engine_pool.running import START_TIMEOUT_S
 from pipeline.agent import CallOpened, Say
 from pipeline.agents.llm.agent import Llm
-from pipeline.agents.llm.http_tool import HttpTool, HttpToolSettings
-from pipeline.agents.llm.mcp import McpServer, McpSettings
+from pipeline.agents.llm.http_tool import HttpTool
+from pipeline.agents.llm.mcp import McpServer
 from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.settings import read_settings
+from pipeline.agents.llm.table import LlmMcp, LlmTool
 from pipeline.agents.llm.tools import ToolFailed, ToolSpec
 from pipeline.errors import EngineError
 from pipeline.net.egress import EgressPolicy, egress_policy
@@ -67,7 +68,7 @@ async def mcp_url() -> AsyncIterator[str]:
 
 @pytest.mark.peer
 async def test_tools_of_an_mcp_server_are_listed_and_called(client: GuardedHttpClient, mcp_url: str) -> None:
-    settings = McpSettings(url=mcp_url, tools=("find_order", "cancel_order", "gone"), reads=("find_order",))
+    settings = LlmMcp(url=mcp_url, tools=("find_order", "cancel_order", "gone"), reads=("find_order",))
     server = McpServer(settings, client)
     await server.open()
     assert set(server.tools) == {"find_order", "cancel_order"}, "only those of the configuration"
@@ -129,7 +130,7 @@ def reply(identity: int, result: object) -> HttpAnswer:
 )
 async def test_a_server_that_does_not_say_what_it_has(answer: HttpAnswer | EngineError) -> None:
     away = Answers(answer)
-    server = McpServer(McpSettings(url="https://m.example", tools=("a",)), away)
+    server = McpServer(LlmMcp(url="https://m.example", tools=("a",)), away)
     with pytest.raises(EngineError):
         await server.open()
     assert not server.is_open
@@ -215,7 +216,7 @@ class Forgetful:
 async def test_a_server_that_was_started_anew_is_greeted_anew_once(status: int) -> None:
     """400 is what the SDKs' servers answer to a session that they do not know."""
     forgetful = Forgetful(status)
-    server = McpServer(McpSettings(url="https://m.example", tools=("a",)), forgetful)
+    server = McpServer(LlmMcp(url="https://m.example", tools=("a",)), forgetful)
     await server.open()
     forgetful.known.clear()
     results = await asyncio.gather(*(server.tools["a"].call({}, {}) for _ in range(3)))
@@ -239,7 +240,7 @@ async def test_tools_whose_schemas_would_do_harm_are_left_out() -> None:
         {"name": ["h"]},
     ]
     server = McpServer(
-        McpSettings(url="https://m.example", tools=tuple("abdefgh")), Answers(reply(2, {"tools": tools}))
+        LlmMcp(url="https://m.example", tools=tuple("abdefgh")), Answers(reply(2, {"tools": tools}))
     )
     await server.open()
     assert set(server.tools) == {"b"}
@@ -249,7 +250,7 @@ async def test_a_result_that_is_no_text_is_made_one() -> None:
     tools = [{"name": "a", "inputSchema": {}}]
     content = [{"type": "text", "text": "half a smile \ud83d, nothing \0"}]
     server = McpServer(
-        McpSettings(url="https://m.example", tools=("a",)),
+        LlmMcp(url="https://m.example", tools=("a",)),
         Answers(reply(2, {"tools": tools}), reply(3, {"content": content})),
     )
     await server.open()
@@ -278,7 +279,7 @@ async def test_a_server_that_leaves_its_stream_open_behind_the_answer_is_not_wai
         [SSE, listed, *pings],
         [SSE, b": ping\n\n", asks, tells, done[:30], 0.01, done[30:-1], 0.01, done[-1:], *pings],
     ) as wild:
-        server = McpServer(McpSettings(url=wild.base_url, tools=("a",), timeout_s=4.0), client)
+        server = McpServer(LlmMcp(url=wild.base_url, tools=("a",), timeout_s=4.0), client)
         await server.open()
         assert await server.tools["a"].call({}, {}) == "done"
         assert len(wild.requests) == 4
@@ -298,7 +299,7 @@ async def test_what_is_nested_too_deep_costs_no_other_tool(depth: int) -> None:
         replace(each, body=each.body.replace(b'"deep"', nested(depth).encode()))
         for each in (reply(2, {"tools": tools}), deep)
     ]
-    server = McpServer(McpSettings(url="https://m.example", tools=("a", "b")), Answers(*answers, good))
+    server = McpServer(LlmMcp(url="https://m.example", tools=("a", "b")), Answers(*answers, good))
     await server.open()
     assert set(server.tools) == {"b"}
     if depth > MAX_DEPTH:
@@ -337,7 +338,7 @@ async def test_a_schema_that_is_broken_costs_the_tool_that_it_belongs_to(
         answer = replace(answer, headers={"content-type": "text/event-stream"})
         body = b"data: {not JSON}\n\ndata: " + body + b"\n\n"
     server = McpServer(
-        McpSettings(url="https://m.example", tools=tuple("abcd")), Answers(replace(answer, body=body))
+        LlmMcp(url="https://m.example", tools=tuple("abcd")), Answers(replace(answer, body=body))
     )
     await server.open()
     assert [tool.spec.description for tool in server.tools.values()] == [
@@ -381,7 +382,7 @@ async def door() -> AsyncIterator[str]:
 
 def tool(url: str, client: GuardedHttpClient) -> HttpTool:
     spec = ToolSpec(name="t", description="d", schema=Schema({}), timeout_s=0.5)
-    return HttpTool(spec, HttpToolSettings(method="GET", url=url), client)
+    return HttpTool(spec, LlmTool(name="t", description="d", method="GET", url=url), client)
 
 
 @pytest.mark.parametrize("path", ["/endless", "/slow", "/moved", "/nowhere", "/packed"])

@@ -296,11 +296,11 @@ EVENTS = st.one_of(
 def test_whatever_happens_the_caller_hears_something_or_the_call_ends(events: list[AgentEvent]) -> None:
     run = joined()._run
     for event in events:
-        before = run.state
+        before = run.position.state
         acts = run.receive(event)
         if isinstance(event, CallOpened) and before is not ScriptState.OPENING:
             assert acts == []
-        elif run.state is ScriptState.ENDED:
+        elif run.position.state is ScriptState.ENDED:
             assert isinstance(acts[-1], HangUp | Transfer)
         else:
             assert any(isinstance(act, Say) for act in acts)

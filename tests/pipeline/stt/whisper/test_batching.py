@@ -327,7 +327,7 @@ async def test_each_call_has_its_language(engine: FasterWhisper, monkeypatch: py
 
     multilingual = SimpleNamespace(multilingual=True, decoded=decoded, close=lambda: None)
     monkeypatch.setattr(engine, "_model", multilingual)
-    monkeypatch.setattr(engine, "settings", replace(engine.settings, partial_every_s=0))
+    monkeypatch.setattr(engine, "settings", engine.settings.model_copy(update={"partial_every_s": 0}))
     second = np.ones(LINE_HZ, np.int16)
     for language in ("ar", "en-GB", "ar-SA"):
         listening = engine.listen(rate_hz=LINE_HZ, language=language, expected=None)

@@ -1,4 +1,4 @@
-"""A configuration on free ports, and a server in this process or in one of its own."""
+"""A configuration on free ports, its database, and its server in this process or in one of its own."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+import pytest
+import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import build
+from mediaserver.db.database import open_database
 from mediaserver.server import Server
 from mediaserver.settings import load
+from pipeline import registry
+from tests.support.http.models import fake_models
+from tests.support.node import postgres
 from tests.support.ports import free_port, free_rtp_ports
 
 OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -227,6 +233,29 @@ class Site:
     data_dir: Path
     database: str = ""
 
+    def change(self, old: str, new: str) -> Site:
+        """Replaces `old`, which is there, wherever it is."""
+        text = self.path.read_text()
+        assert old in text, old
+        self.path.write_text(text.replace(old, new))
+        return self
+
+    def add(self, table: str, lines: str) -> Site:
+        """Adds lines to a table, "[server]" for one."""
+        return self.change(f"{table}\n", f"{table}\n{lines}\n")
+
+    def reach_this_machine(self) -> Site:
+        """Lets the server ask models, tools and webhooks on the loopback."""
+        return self.add("[server]", 'allow_networks = ["127.0.0.0/8"]')
+
+    def send_to(self, carrier: int) -> Site:
+        """Sends the trunk's calls to another port."""
+        return self.change(f":{self.carrier};", f":{carrier};")
+
+    def limit(self, company: str, calls: int) -> Site:
+        """Lets a company have so many calls at a time."""
+        return self.add(f'[[company]]\nid = "{company}"', f"max_concurrent_calls = {calls}")
+
 
 def write_site(
     directory: Path,
@@ -255,19 +284,95 @@ def write_site(
     return site
 
 
+# The engines of databases ----------------------------------------------------------------------------------
+
+DATABASES = ("sqlite", "postgresql")
+
+
+@contextmanager
+def database_on(engine: str) -> Iterator[str]:
+    """What `write_site` takes as its `database`: "" for SQLite's own, else a new one on the shared server."""
+    if engine == "sqlite":
+        yield ""
+        return
+    url = postgres.shared().new_database()
+    try:
+        yield url
+    finally:
+        postgres.shared().drop(url)
+
+
+async def rows_of(site: Site, sql: str, **values: Any) -> list[dict[str, Any]]:
+    """Rows of the site's database, past the server."""
+    db = await open_database(site.database, Path(site.data_dir))
+    try:
+        return await db.read(lambda tx: [_as_dict(row) for row in tx.rows(sql, **values)])
+    finally:
+        await db.close()
+
+
+def _as_dict(row: Any) -> dict[str, Any]:
+    return dict(row)
+
+
 # A server in this process ---------------------------------------------------------------------------------
+
+Client: TypeAlias = TestClient[Any, Any]
+
+
+class Node(NamedTuple):
+    """A started server and a client of its API."""
+
+    server: Server
+    client: Client
 
 
 @asynccontextmanager
-async def running(site: Site) -> AsyncIterator[tuple[Server, TestClient[Any, Any]]]:
-    """A started server and a client of its API; both end with the block."""
-    server = Server(load(site.path))
-    try:
-        await server.start()
-        async with TestClient(TestServer(build(server))) as client:
-            yield server, client
-    finally:
-        await server.close()
+async def running(site: Site) -> AsyncIterator[Node]:
+    """The site's node, which ends with the block. Where the test has opened no `fake_models` of its own,
+    those that the site's agents name are there."""
+    with nullcontext() if "test-ears" in registry.known("stt") else fake_models():
+        server = Server(load(site.path))
+        try:
+            await server.start()
+            async with TestClient(TestServer(build(server))) as client:
+                yield Node(server, client)
+        finally:
+            await server.close()
+
+
+def node_of_module(write: Callable[..., Site] = write_site, **options: Any) -> Any:
+    """A fixture: one node for all tests of a module, of the site that `write` makes."""
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="module")
+    async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Node]:
+        async with running(write(tmp_path_factory.mktemp("node"), **options)) as made:
+            yield made
+
+    return node
+
+
+def clients_of_module(write: Callable[..., Site] = write_site, **options: Any) -> Any:
+    """A fixture: the client of one node for all tests of a module, on each engine of databases in turn."""
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="module", params=DATABASES)
+    async def client(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> AsyncIterator[Client]:
+        with database_on(request.param) as database:
+            site = write(tmp_path_factory.mktemp("node"), database=database, **options)
+            async with running(site) as (_, client):
+                yield client
+
+    return client
+
+
+async def place_call(client: Client, agent: str = OUTBOUND, **variables: str) -> str:
+    """The id of a call to `NUMBER` that the API has taken; Bo is called where no variables are given."""
+    body = {"agentId": agent, "phoneNumber": NUMBER, "promptVariables": variables or {"name": "Bo"}}
+    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
+        assert answer.status == 200, await answer.text()
+        return str((await answer.json())["data"]["callTaskId"])
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -276,14 +381,14 @@ def bearer(key: str) -> dict[str, str]:
 
 
 async def until_final(
-    client: TestClient[Any, Any], call_id: str, *, timeout_s: float = 30.0, key: str = KEY
+    client: Client, call_id: str, *, timeout_s: float = 30.0, key: str = KEY
 ) -> dict[str, Any]:
     """The call's report once it is over."""
     async with asyncio.timeout(timeout_s):
         while True:
             async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(key)) as answer:
                 report: dict[str, Any] = await answer.json()
-            if report["endedAt"] is not None:
+            if report.get("endedAt"):
                 return report
             await asyncio.sleep(0.05)
 
@@ -377,3 +482,11 @@ def serving(
         yield server
     finally:
         server.kill()
+
+
+@asynccontextmanager
+async def server_of(site: Site, **options: Any) -> AsyncIterator[ServerProcess]:
+    """As `serving`, once the server is ready: the first one on a machine compiles its kernels."""
+    with serving(site, **options) as server:
+        await asyncio.to_thread(server.wait_ready, 180.0)
+        yield server

@@ -1,0 +1,144 @@
+"""The record of a live call, which grows during the call.
+
+The journal writes it to the store, in order and off the media path."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mediaserver.calls.analysis import analyse, entry_data, turn_data
+from mediaserver.calls.journal import Write
+from mediaserver.calls.services import CallServices
+from mediaserver.queue.outbox import new_event_id
+from mediaserver.queue.records import CallStatus, Claim, Outcome
+from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult, TurnRecord
+from pipeline.transcript import TranscriptEntry
+
+log = logging.getLogger(__name__)
+
+_OWN_CAUSES = frozenset({EndReason.SILENCE, EndReason.MAX_DURATION, EndReason.ENGINE_ERROR})
+"""Ends of the conversation that the leg reports as a normal hang-up; the API reports these."""
+
+
+class CallDetailRecord(SessionObserver):
+    """The record (CDR) of one call that this node holds. The owner of the call makes an `Outcome`, calls
+    `finish`, and awaits `written`."""
+
+    def __init__(self, claim: Claim, services: CallServices) -> None:
+        self.claim = claim
+        self.transcript: list[dict[str, Any]] = []
+        self.turns: list[dict[str, Any]] = []
+        self.faults: list[EngineFault] = []
+        """Faults outside the conversation."""
+        self.transfer: dict[str, Any] | None = None
+        """The result of a transfer, for the analysis; None without one."""
+        self.ended_at_ms = 0
+        """When the conversation ended, in milliseconds since 1970; 0: not yet."""
+        self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the outcome is in the store."""
+        self._services = services
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call in the API."""
+        return self.claim.call_id
+
+    def fill(self, variables: Mapping[str, str]) -> None:
+        """Sets the prompt variables of the call, with those that its pre-call tools returned."""
+        self.claim = claim = replace(self.claim, variables=variables)
+        store = self._services.store
+        self.note("variables", lambda: store.fill_variables(claim))
+
+    def answered(
+        self, result: SessionResult | None, *, cause: str, ended_by: str, sip_status: int = 0, error: str = ""
+    ) -> Outcome:
+        """Returns the outcome of a call with a conversation; `cause` and `ended_by` are those of its leg."""
+        if result is None:
+            return Outcome(
+                status=CallStatus.FAILED,
+                cause="server_error",
+                sip_status=sip_status,
+                ended_by="local",
+                ended_at_ms=self.now_ms(),
+                error=error,
+                transcript=self.transcript,
+                turns=self.turns,
+            )
+        result = replace(result, faults=(*result.faults, *self.faults))
+        recorded = result.recording is not None
+        url = f"{self._services.public_url}/api/v1/calls/{self.call_id}/recording"
+        for fault in result.faults:
+            self._services.metrics.engine_errors.labels(fault.role).inc()
+        for silence in result.silences:
+            self._services.metrics.silences.labels(silence.cause).inc()
+        return Outcome(
+            status=CallStatus.COMPLETED,
+            cause=result.reason.value if result.reason in _OWN_CAUSES else cause,
+            sip_status=sip_status,
+            ended_by=ended_by,
+            ended_at_ms=self.ended_at_ms or self.now_ms(),
+            transcript=[entry_data(entry) for entry in result.transcript],
+            turns=[turn_data(turn) for turn in result.turns],
+            analysis=analyse(result) | ({} if self.transfer is None else {"transfer": self.transfer}),
+            recording_path=str(result.recording) if recorded else "",
+            recording_url=url if recorded else "",
+            recording_node=self._services.node_url if recorded else "",
+        )
+
+    def finish(self, outcome: Outcome, direction: str) -> None:
+        """Counts the call and writes its outcome through the journal."""
+        self._services.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
+        log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
+        store = self._services.store
+        self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
+
+    def settle(self) -> None:
+        """Completes `written`: nothing more is written of this call."""
+        if not self.written.done():
+            self.written.set_result(None)
+
+    # Events during the call (`SessionObserver`) -------------------------------------------------------------
+
+    def turn_completed(self, turn: TurnRecord) -> None:
+        """Records a turn: for the call's row, metrics and the `turn.completed` webhook."""
+        data = turn_data(turn)
+        self.turns.append(data)
+        if turn.latency is not None:
+            self._services.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
+        if turn.interrupted:
+            self._services.metrics.interruptions.inc()
+        self.tell("turn.completed", data)
+
+    def tell(self, kind: str, data: dict[str, Any]) -> None:
+        """Queues a webhook event of the call."""
+        store = self._services.store
+        event_id = new_event_id()  # the same for every repetition of the write
+        self._services.journal.note(
+            self.call_id, kind, lambda: store.event(self.call_id, kind, data, event_id=event_id)
+        )
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        """Appends an entry to the call's transcript."""
+        self.transcript.append(entry_data(entry))
+
+    def do_not_call(self, reason: str, now: float) -> None:
+        """Puts the number of this call on the company's do-not-call list, whatever number the agent heard."""
+        store, claim = self._services.store, self.claim
+        if claim.phone_number:
+            self.note("do_not_call", lambda: store.bar(claim.company_id, claim.phone_number, reason=reason))
+
+    def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
+        """Queues an essential write of the journal, which is never dropped."""
+        self._services.journal.note(self.call_id, name, write, essential=True, done=done)
+
+    def now_ms(self) -> int:
+        """Returns the wall clock in milliseconds since 1970 UTC."""
+        return int(self._services.wall_clock() * 1000)
+
+    def fields(self) -> dict[str, object]:
+        """Returns the log fields that identify the call."""
+        return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}

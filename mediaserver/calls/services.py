@@ -1,0 +1,64 @@
+"""Services of the node and profile of the agent, as live calls use them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mediaserver.calls.journal import Journal
+from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.engine_pool.pool import AgentEngines, Engines
+from mediaserver.metrics import Metrics
+from mediaserver.queue.records import Claim
+from mediaserver.settings import AgentSettings
+from mediaserver.settings.tools import PreCallTool
+from mediaserver.store.store import Store
+from pipeline.media.recording import RecordingWriter
+from pipeline.net.http import HttpClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallServices:
+    """The services of a node that every live call uses."""
+
+    store: Store
+    journal: Journal
+    metrics: Metrics
+    recorder: RecordingWriter
+    recordings: Path
+    lease_ms: int
+    http: HttpClient | None = None  # for pre-call tools; without one, none are asked
+    public_url: str = ""  # the prefix of links to this server
+    node_url: str = ""  # where other nodes reach the recordings of this one
+    outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
+    note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
+    wall_clock: Callable[[], float] = time.time
+    check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallProfile:
+    """What an agent brings to a call: engines and settings. `caller_id` None: the trunk's."""
+
+    engines: AgentEngines
+    language: str
+    greeting: str
+    records: bool
+    caller_id: str | None = None
+    tools: tuple[PreCallTool, ...] = ()
+    unreachable: str = ""  # said to the caller when a transfer is not answered
+
+    @classmethod
+    def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
+        """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
+        return cls(
+            engines=engines.agent_engines(agent.id),
+            language=agent.language,
+            greeting=agent.greeting,
+            records=agent.session.recording,
+            caller_id=caller_id,
+            tools=agent.pre_call_tools,
+            unreachable=agent.unreachable,
+        )

@@ -1,0 +1,89 @@
+"""A conversation as its room sees it: the words, the agent's state, and how long each answer took."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from mediaserver.rooms.participant import AGENT_STATE, Participant
+from mediaserver.rooms.room import Room, Words
+from pipeline.result import SessionObserver, TurnRecord
+from pipeline.transcript import Role, TranscriptEntry
+
+AGENT_STATES: Mapping[str, str] = {
+    "opening": "thinking",
+    "listening": "listening",
+    "hearing": "listening",
+    "endpointing": "thinking",
+    "replying": "thinking",
+    "speaking": "speaking",
+    "overlapping": "speaking",
+    "overlapped": "speaking",
+    "keying": "listening",
+    "leaving": "speaking",
+    "closing": "speaking",
+}
+"""The value of `lk.agent.state`, as LiveKit's clients know it, by the state of turn-taking."""
+
+
+class RoomCaptions(SessionObserver):
+    """Shows a conversation to everybody in `room`; `record` keeps its turns and its transcript."""
+
+    def __init__(self, room: Room, record: SessionObserver) -> None:
+        self.speaking: Callable[[float], Participant | None] = lambda now: None
+        """Returns the participant who speaks; set by the owner of the room."""
+        self._room = room
+        self._record = record
+        self._loop = asyncio.get_running_loop()
+        self._segments = 0
+        self._open: dict[Role, tuple[str, Participant]] = {}  # the segment being spoken, with its speaker
+        self._wrote: tuple[Participant, str] | None = None  # the last text to the agent
+
+    def written(self, who: Participant, text: str) -> None:
+        """Notes that `who` wrote `text` to the agent; the transcript has it as the caller's words."""
+        self._wrote = who, text
+
+    def state_changed(self, state: str, now: float) -> None:
+        """Sets the agent's attribute `lk.agent.state`."""
+        shown = AGENT_STATES.get(state)
+        if shown is not None and self._room.agent.attributes.get(AGENT_STATE) != shown:
+            self._room.describe(self._room.agent, now, attributes={AGENT_STATE: shown})
+
+    def words_heard(self, text: str, now: float) -> None:
+        """Sends the interim transcript of the caller to the room."""
+        self._say(Role.CALLER, text, now, final=False)
+
+    def agent_speaking(self, text: str, now: float) -> None:
+        """Sends the words that the agent begins to speak to the room."""
+        self._say(Role.AGENT, text, now, final=False)
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        """Records the entry and sends it to the room as final."""
+        self._record.transcript_added(entry)
+        self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
+
+    def turn_completed(self, turn: TurnRecord) -> None:
+        """Records the turn and sends its latency to the room."""
+        self._record.turn_completed(turn)
+        if turn.latency is not None:
+            self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())
+
+    def _say(self, role: Role, text: str, now: float, *, final: bool, interrupted: bool = False) -> None:
+        """Sends a piece of a segment, which belongs to its first speaker to its end."""
+        if role not in self._open:
+            self._segments += 1
+            self._open[role] = f"SG_{self._segments}", self._speaker(role, text, now)
+        segment, speaker = self._open[role]
+        if final:
+            del self._open[role]
+        self._room.spoken(Words(speaker, segment, text, final=final, interrupted=interrupted), now)
+
+    def _speaker(self, role: Role, text: str, now: float) -> Participant:
+        wrote, speakers = self._wrote, self._room.speakers
+        if role is Role.AGENT or not speakers:
+            return self._room.agent
+        if wrote is not None and wrote[1].strip() == text:
+            self._wrote = None
+            return wrote[0]
+        speaking = self.speaking(now) if len(speakers) > 1 else None
+        return speaking if speaking in speakers else speakers[0]

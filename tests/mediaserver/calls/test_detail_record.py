@@ -1,0 +1,132 @@
+"""The record of a call: what its end is called, what is counted, and when everything of it is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.journal import Journal
+from mediaserver.calls.services import CallServices
+from mediaserver.metrics import Metrics
+from mediaserver.queue.records import CallStatus, Claim
+from mediaserver.store.store import Store
+from pipeline.agent import AgentReport
+from pipeline.media.recording import RecordingWriter
+from pipeline.result import EndReason, EngineFault, SessionResult, Silence
+
+CLAIM = Claim(
+    call_id="call-1",
+    epoch=1,
+    node="node-1",
+    company_id="acme",
+    agent_id="agent-1",
+    trunk_id="carrier",
+    phone_number="+14155550123",
+    dial_number="+14155550123",
+    webhook_id="webhook-1",
+    variables={},
+    metadata={},
+    is_test=False,
+)
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[CallServices]:
+    async with await Store.open("", tmp_path) as store:
+        yield CallServices(
+            store=store,
+            journal=Journal(),
+            metrics=Metrics(),
+            recorder=RecordingWriter(),
+            recordings=tmp_path,
+            lease_ms=1000,
+            public_url="https://calls.example",
+            wall_clock=lambda: 1_800_000_000.0,
+        )
+
+
+def result(reason: EndReason, *, recording: Path | None = None) -> SessionResult:
+    return SessionResult(
+        reason=reason,
+        disposition="",
+        transfer_target="",
+        leg_reason="",
+        transcript=(),
+        turns=(),
+        interruptions=0,
+        report=AgentReport(),
+        faults=(),
+        duration_ms=0,
+        caller_speech_ms=0,
+        agent_speech_ms=0,
+        recording=recording,
+        silences=(Silence(0, 2500, "tts_late"),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (EndReason.AGENT, "normal"),
+        (EndReason.FAR_END, "normal"),
+        (EndReason.SILENCE, "silence"),
+        (EndReason.MAX_DURATION, "max_duration"),
+        (EndReason.ENGINE_ERROR, "engine_error"),
+    ],
+)
+async def test_the_cause_is_the_legs_unless_only_the_session_knows_it(
+    services: CallServices, reason: EndReason, cause: str
+) -> None:
+    outcome = CallDetailRecord(CLAIM, services).answered(result(reason), cause="normal", ended_by="local")
+    assert (outcome.status, outcome.cause) == (CallStatus.COMPLETED, cause)
+
+
+async def test_a_call_without_a_result_failed_with_what_was_said_so_far(services: CallServices) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.transcript.append({"text": "Hello."})
+    outcome = cdr.answered(None, cause="normal", ended_by="remote", error="ValueError: no")
+    assert (outcome.status, outcome.cause, outcome.ended_by) == (CallStatus.FAILED, "server_error", "local")
+    assert (outcome.error, outcome.transcript) == ("ValueError: no", [{"text": "Hello."}])
+    assert outcome.ended_at_ms == 1_800_000_000_000
+
+
+async def test_faults_silences_recording_and_transfer_come_into_the_outcome(services: CallServices) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.faults.append(EngineFault("recording", "disk full", 40))
+    cdr.transfer, cdr.ended_at_ms = {"outcome": "answered"}, 5
+    recorded = result(EndReason.TRANSFER, recording=Path("/r/call-1.wav"))
+    outcome = cdr.answered(recorded, cause="normal", ended_by="remote")
+    assert outcome.recording_url == "https://calls.example/api/v1/calls/call-1/recording"
+    assert outcome.analysis["transfer"] == {"outcome": "answered"}
+    assert [fault["message"] for fault in outcome.analysis["faults"]] == ["disk full"]
+    assert outcome.ended_at_ms == 5
+    count = services.metrics.registry.get_sample_value
+    assert count("mediaserver_engine_errors_total", {"kind": "recording"}) == 1
+    assert count("mediaserver_silences_total", {"cause": "tts_late"}) == 1
+
+
+async def test_the_outcome_is_written_after_what_was_noted_before_it(services: CallServices) -> None:
+    cdr, written = CallDetailRecord(CLAIM, services), list[str]()
+
+    async def ringing() -> None:
+        written.append("ringing")
+
+    cdr.note("ringing", ringing)
+    cdr.finish(cdr.answered(None, cause="normal", ended_by="local"), "outbound")
+    assert not cdr.written.done()
+    writing = asyncio.create_task(services.journal.run())
+    async with asyncio.timeout(10):
+        await cdr.written
+    writing.cancel()
+    assert written == ["ringing"]
+
+
+async def test_variables_of_the_tools_are_the_calls_from_then_on(services: CallServices) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.fill({"plan": "gold"})
+    assert cdr.claim.variables == {"plan": "gold"}
+    assert services.journal.calls() == ["call-1"]

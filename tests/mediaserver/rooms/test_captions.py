@@ -1,0 +1,74 @@
+"""What a room shows of a conversation: whose words they are, and which piece of them replaces which."""
+
+from __future__ import annotations
+
+import pytest
+
+from mediaserver.rooms.captions import RoomCaptions
+from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant
+from mediaserver.rooms.room import Room, RoomObserver, Words
+from pipeline.result import SessionObserver
+from pipeline.transcript import Role, TranscriptEntry
+
+
+class Seen(RoomObserver, SessionObserver):
+    """Keeps the words that the room shows, and the transcript that the call's record gets."""
+
+    def __init__(self) -> None:
+        self.words: list[Words] = []
+        self.entries: list[TranscriptEntry] = []
+
+    def words_spoken(self, words: Words, now: float) -> None:
+        self.words.append(words)
+
+    def transcript_added(self, entry: TranscriptEntry) -> None:
+        self.entries.append(entry)
+
+
+def said(role: Role, text: str) -> TranscriptEntry:
+    return TranscriptEntry(role, text, 0, 100)
+
+
+def opened(*people: Participant) -> tuple[RoomCaptions, Room, Seen]:
+    room, seen = Room("call-1", agent=Participant("agent", kind=Kind.AGENT), now=0.0), Seen()
+    room.observe(seen)
+    for person in people:
+        room.join(person, 0.0)
+    return RoomCaptions(room, seen), room, seen
+
+
+async def test_interim_words_and_their_final_are_one_segment_of_its_first_speaker() -> None:
+    ann, bo = Participant("ann"), Participant("bo")
+    captions, _, seen = opened(ann, bo)
+    captions.speaking = lambda now: bo
+    captions.words_heard("I would", 1.0)
+    captions.speaking = lambda now: ann
+    captions.transcript_added(said(Role.CALLER, "I would like"))
+    captions.words_heard("And", 2.0)
+    assert [(each.speaker, each.segment, each.final) for each in seen.words] == [
+        (bo, "SG_1", False),
+        (bo, "SG_1", True),
+        (ann, "SG_2", False),
+    ]
+    assert [entry.text for entry in seen.entries] == ["I would like"]
+
+
+async def test_words_that_were_written_are_the_writers() -> None:
+    ann, bo = Participant("ann"), Participant("bo")
+    captions, room, seen = opened(ann, bo)
+    captions.speaking = lambda now: ann
+    captions.written(bo, " Yes. ")
+    captions.transcript_added(said(Role.CALLER, "Yes."))
+    captions.transcript_added(said(Role.CALLER, "Yes."))
+    captions.transcript_added(said(Role.AGENT, "Fine."))
+    assert [each.speaker for each in seen.words] == [bo, ann, room.agent]
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"), [("listening", "listening"), ("replying", "thinking"), ("leaving", "speaking")]
+)
+async def test_the_state_of_turn_taking_is_the_agents(state: str, shown: str) -> None:
+    captions, room, _ = opened()
+    captions.state_changed(state, 1.0)
+    captions.state_changed("no state of LiveKit's", 2.0)
+    assert room.agent.attributes[AGENT_STATE] == shown
