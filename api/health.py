@@ -89,14 +89,18 @@ class Describing:
         self._made: asyncio.Task[Description] | None = None
 
     async def description(self) -> Description:
-        """Returns the description, which a second caller does not make again."""
-        if self._made is None:
+        """Returns the description, which a second caller does not make again, unless making it failed."""
+        if self._made is None or _failed(self._made):
             self._made = asyncio.create_task(asyncio.to_thread(self._make), name="description")
         return await asyncio.shield(self._made)
 
     def _make(self) -> Description:
         described = document(self._app, self._app[SERVER].settings.server.public_url)
         return Description(json.dumps(described), page(described))
+
+
+def _failed(made: asyncio.Task[Description]) -> bool:
+    return made.done() and (made.cancelled() or made.exception() is not None)
 
 
 DESCRIBING: web.AppKey[Describing] = web.AppKey("describing", Describing)

@@ -9,22 +9,32 @@ from pkgutil import resolve_name
 from typing import Any
 
 from mediaserver.settings import Settings
+from mediaserver.signals import Signals
 from mediaserver.wiring import engines_of
 
 
 async def launch(settings: Settings, **options: Any) -> int:
-    """Runs the server with `options` as `mediaserver.serve.run` has them; returns the exit status."""
+    """Runs the server with `options` as `mediaserver.serve.run` has them; returns the exit status.
+    A signal that stops it before all is imported ends the engines too."""
+    signals = Signals.installed()
     engines = engines_of(settings)
     starting = asyncio.create_task(engines.start(), name="engines")
+    importing = asyncio.create_task(asyncio.to_thread(_imported), name="imports")
+    stopping = asyncio.create_task(signals.stop.wait(), name="stop")
     try:
-        run, build = await asyncio.to_thread(_imported)
+        await asyncio.wait({importing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not importing.done():
+            return 0
+        run, build = importing.result()
         gc.freeze()
         gc.enable()
-        status: int = await run(settings, build, engines=engines, **options)
+        status: int = await run(settings, build, engines=engines, signals=signals, **options)
         return status
     finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        tasks = (starting, importing, stopping)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await engines.close()
 
 

@@ -61,8 +61,8 @@ async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log
                     async with api.get("/readyz") as answer:
                         if answer.status == 200:
                             return
-                except ClientError:
-                    pass  # it does not listen yet
+                except (ClientError, TimeoutError):
+                    pass  # it does not listen yet, or is too busy to answer
                 await asyncio.sleep(0.05)
     except TimeoutError:
         pass

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
@@ -23,6 +21,7 @@ from mediaserver.errors import InvalidRequest, MediaServerError, SettingsError
 from mediaserver.http.server import HttpServer
 from mediaserver.server import Phase, Server
 from mediaserver.settings import Settings, split_address
+from mediaserver.signals import Signals
 from pipeline.confinement import memory
 from sip.errors import SipError
 
@@ -35,37 +34,25 @@ Reread = Callable[[], Settings]
 
 EXIT_START = 1
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """What signals asked for: `stop` drains, `now` ends without waiting any longer, `reload` reads the
-    configuration again."""
-
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-    reload: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def stopped(self) -> None:
-        """Handles SIGTERM or SIGINT: the first drains, the second ends at once."""
-        (self.now if self.stop.is_set() else self.stop).set()
-
-
-async def run(settings: Settings, build: BuildApp, *, reread: Reread, engines: Engines | None = None) -> int:
+async def run(
+    settings: Settings,
+    build: BuildApp,
+    *,
+    reread: Reread,
+    engines: Engines | None = None,
+    signals: Signals | None = None,
+) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit status. A second signal ends it without draining.
-    `engines`: those of `settings`, which may be starting already."""
+    `engines`: those of `settings`, which may be starting already. `signals`: those of
+    handlers that are installed."""
     lines = logs.configure(level=settings.server.log_level, as_json=settings.server.log_format == "json")
     logs.take_over()
     log.info("open files", extra={"limit": descriptors.raise_limit()})
     if reason := memory.too_few_addresses():
         log.error("memory is short", extra={"reason": reason})
-    signals = Signals()
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(logs.unhandled)
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, signals.stopped)
-    loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
+    signals = signals or Signals.installed()
+    asyncio.get_running_loop().set_exception_handler(logs.unhandled)
     try:
         server = Server(settings, engines=engines)
         server.metrics.watch_log(lambda: lines.lost)

@@ -10,6 +10,7 @@ Imports nothing of numba, so that the command line may ask before it has chosen 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -28,6 +29,8 @@ KEPT: Final = 3
 """Directories kept in one place, those used last: two versions of the server may run from one place."""
 
 _PREFIX: Final = "kernels-"
+_DIGITS: Final = 16
+_OURS: Final = re.compile(rf"{_PREFIX}[0-9a-f]{{{_DIGITS}}}")
 
 
 def users_place() -> Path:
@@ -49,7 +52,7 @@ def directory_in(place: Path, sources: Iterable[Path] = SOURCES) -> Path:
         for path in sorted(folder.rglob("*.py")):
             digest.update(b"\0%s\0" % path.relative_to(folder).as_posix().encode())
             digest.update(path.read_bytes())
-    return place / f"{_PREFIX}{digest.hexdigest()[:16]}"
+    return place / f"{_PREFIX}{digest.hexdigest()[:_DIGITS]}"
 
 
 def opened() -> Path | None:
@@ -70,6 +73,8 @@ def _remove_old(place: Path) -> None:
     """Removes old directories of ours from `place`, which may hold other programs' kernels too."""
     used: dict[Path, float] = {}
     for path in place.glob(f"{_PREFIX}*"):
+        if not _OURS.fullmatch(path.name):
+            continue
         try:
             used[path] = path.stat().st_mtime
         except OSError:

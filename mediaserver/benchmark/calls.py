@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Final
 from mediaserver.benchmark.caller import Caller, Fate, Heard, Turn
 from mediaserver.benchmark.sayings import Saying
 from mediaserver.benchmark.target import Target
+from pipeline.errors import boundary
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import SipError
@@ -22,6 +24,8 @@ from sip.sdp.media_plan import CODECS
 from sip.states import CallState, HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+
+log = logging.getLogger(__name__)
 
 RING_S: Final = 40.0
 NO_RESPONSE_S: Final = 8.0
@@ -109,6 +113,8 @@ class Run:
     late_s: list[float] = field(default_factory=list)
     stopped: bool = False
     """Somebody ended it before its time."""
+    faults: list[str] = field(default_factory=list)
+    """What calls broke off with, a line each: a defect of ours or of this machine's."""
 
 
 Told = Callable[[Record], None]
@@ -163,6 +169,17 @@ class Calls:
     async def _one(self, trunk: Trunk, number: int) -> None:
         record = Record(number, self._loop.time())
         self._run.records.append(record)
+        with boundary(log, "call broke off", number=number) as failure:  # the others go on
+            await self._place(trunk, record)
+        if failure.error is not None:
+            record.cause = f"{type(failure.error).__name__}: {failure.error}"
+            self._run.faults.append(f"call {number} broke off: {record.cause}")
+        record.ended_s = record.ended_s or self._loop.time()
+        self._refused = 0 if record.answered_s is not None else self._refused + 1
+        self._free.release()
+        self._told(record)
+
+    async def _place(self, trunk: Trunk, record: Record) -> None:
         try:
             call = await trunk.call(self._plan.target.user, ring_timeout_s=RING_S)
         except CallFailed as failed:
@@ -171,10 +188,6 @@ class Calls:
             record.cause = str(error)
         else:
             await self._talk(call, record)
-        record.ended_s = record.ended_s or self._loop.time()
-        self._refused = 0 if record.answered_s is not None else self._refused + 1
-        self._free.release()
-        self._told(record)
 
     async def _talk(self, call: Call, record: Record) -> None:
         """Waits for the answer, has the conversation, hangs up."""

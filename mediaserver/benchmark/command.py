@@ -8,7 +8,7 @@ import json
 import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import click
@@ -31,7 +31,8 @@ EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 2
 EXIT_STOPPED: Final = 130
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""SIGHUP: the terminal is gone."""
 
 
 class Interruption:
@@ -44,9 +45,9 @@ class Interruption:
         self._whole = whole
 
     def asked(self) -> None:
-        """Stops the run on SIGINT or SIGTERM: no further call is placed, and those that are up are ended."""
+        """Stops the run on one of `_SIGNALS`: no further call is placed, and those that are up are ended."""
         if self.calling and not self.stop.is_set():
-            click.echo("hanging up", err=True)
+            _say("hanging up")
         else:
             self._whole.cancel()
         self.stop.set()  # whatever becomes of the cancellation: nothing is called after this
@@ -66,6 +67,8 @@ async def _bench(options: Options, settings: Settings | None) -> int:
     assert whole is not None
     interruption = Interruption(whole)
     for number in _SIGNALS:
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # nohup
         loop.add_signal_handler(number, interruption.asked)
     try:
         said, speech = await _speech(options)
@@ -77,7 +80,10 @@ async def _bench(options: Options, settings: Settings | None) -> int:
         return _said(str(refused), EXIT_REFUSED)
     except (NodeFailed, EngineError, SipError, OSError) as error:
         return _said(str(error), EXIT_FAILED)
-    return await _tell(run, figures(run, about), options)
+    try:
+        return await _tell(run, figures(run, about), options)
+    except OSError as error:  # a full disk, a pipe that nobody reads
+        return _said(str(error), EXIT_STOPPED if run.stopped else EXIT_FAILED)
 
 
 async def _speech(options: Options) -> tuple[list[Saying], str]:
@@ -105,13 +111,13 @@ async def _called(options: Options, settings: Settings | None) -> AsyncIterator[
         codec=options.plan["codec"],
         calls=options.plan["concurrent"],
     )
-    click.echo(f"starting a node with the agent {options.agent_id}", err=True)
+    _say(f"starting a node with the agent {options.agent_id}")
     async with own_node(settings, order) as address:
         yield await target(address, sure=True)
 
 
 async def _have(plan: Plan, said: Sequence[Saying], interruption: Interruption) -> Run:
-    click.echo(f"calling {plan.target}, {plan.calls} times; Ctrl-C hangs up", err=True)
+    _say(f"calling {plan.target}, {plan.calls} times; Ctrl-C hangs up")
     gc.collect()
     gc.freeze()  # what is alive stays: a collection in the middle of a call would be noted as late packets
     interruption.calling = True
@@ -128,25 +134,31 @@ def _progress(record: Record) -> None:
         what = f"not answered: {why(record)}"
     else:
         what = f"{record.answered_turns} of {len(record.turns)} turns answered"
-    click.echo(f"call {record.number}: {what}", err=True)
+    _say(f"call {record.number}: {what}")
 
 
 async def _tell(run: Run, found: dict[str, Any], options: Options) -> int:
-    if found["calls"]["answered"]:
-        Console().print(table(found))
-        click.echo("\n".join(lines(found)))
     for path, text in (
         (options.json, json.dumps(found, ensure_ascii=False, indent=2) + "\n"),
         (options.plot, svg(run, found) if options.plot is not None else ""),
     ):
         if path is not None:
             await asyncio.to_thread(path.write_text, text, encoding="utf-8")
+    if found["calls"]["answered"]:
+        Console().print(table(found))
+        click.echo("\n".join(lines(found)))
     if run.stopped:
         return EXIT_STOPPED
-    wrong = complaint(found)
+    wrong = "; ".join(run.faults) or complaint(found)
     return _said(wrong, EXIT_FAILED) if wrong else 0
 
 
 def _said(reason: str, status: int) -> int:
-    click.echo(reason, err=True)
+    _say(reason)
     return status
+
+
+def _say(line: str) -> None:
+    """To whoever watches: nothing depends on it, and the terminal may be gone."""
+    with suppress(OSError):
+        click.echo(line, err=True)

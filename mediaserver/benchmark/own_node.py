@@ -8,10 +8,13 @@ the configuration says, with the tools of a language model: these are called as 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -43,6 +46,7 @@ NUMBER: Final = "+14155550101"
 SETTLE_S: Final = 2.0
 _TRUNK: Final = "bench"
 _SPARE_CALLS: Final = 4
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class CannotTakeCalls(LocalError):
@@ -59,6 +63,7 @@ class Order:
     codec: str = "pcmu"
     calls: int = 1
     data_dir: str = ""
+    parent: int = 0
     http: int = 0
     sip: int = 0
 
@@ -165,7 +170,7 @@ async def own_node(settings: Settings, order: Order) -> AsyncIterator[str]:
         directory = Path(name)
         data_dir = directory / "data"
         await asyncio.to_thread(_lay_out, data_dir, Path(settings.server.data_dir))
-        made = {"data_dir": str(data_dir), "http": free_port(), "sip": free_port()}
+        made = {"data_dir": str(data_dir), "parent": os.getpid(), "http": free_port(), "sip": free_port()}
         order = Order(**{**asdict(order), **made})
         (agent,) = settings_of(settings, order).agents
         check(agent)
@@ -189,10 +194,22 @@ def _lay_out(data_dir: Path, real: Path) -> None:
         (data_dir / "models").symlink_to(models.resolve())
 
 
+def end_with(parent: int) -> bool:
+    """Lets this process have SIGTERM when `parent` is gone, killed or not (prctl(2), Linux), and no signal of
+    the terminal's: SIGHUP would have it read its configuration again. False where `parent` has gone."""
+    with suppress(PermissionError):  # it leads a group
+        os.setsid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    return os.getppid() == parent
+
+
 def main(path: str) -> int:
     """Runs the node that the file at `path` describes. The server and its API, the layers above this one,
     are found by name, as the command line does."""
     order = Order(**json.loads(Path(path).read_text()))
+    if not end_with(order.parent):
+        return 0
     settings = settings_of(load(order.config), order)
     run, build = resolve_name("mediaserver.serve:run"), resolve_name("api.app:build")
     status: int = asyncio.run(run(settings, build, reread=lambda: settings))

@@ -6,7 +6,6 @@ import asyncio
 import re
 import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 
 from mediaserver.errors import LocalError
@@ -14,11 +13,22 @@ from sip.errors import MalformedMessage
 from sip.message.uri import Uri
 from sip.trunk import NUMBER
 
-EMERGENCY: Final = frozenset({"000", "112", "911", "999"})
-"""Never called, whoever asks."""
+_EMERGENCY: Final = (
+    "14 15 17 18 19 "
+    "000 061 062 066 068 080 085 088 091 092 "
+    "100 101 102 103 104 105 106 107 108 110 111 112 113 114 115 116 117 118 119 "
+    "120 122 123 124 125 128 131 132 133 140 144 150 155 158 160 171 175 177 185 "
+    "190 191 192 193 194 195 196 197 198 199 "
+    "901 902 903 911 913 933 977 988 990 991 992 993 994 995 996 997 998 999 "
+    "1122 1155 1515 1530 1669"
+)
+EMERGENCY: Final = frozenset(_EMERGENCY.split())
+"""Police, fire and rescue of some country, of two to four digits. Never called, whoever asks."""
 
-_TELEPHONE: Final = re.compile(r"\+?[0-9]{7,15}")
-_SEPARATORS: Final = re.compile(r"[-.()]")
+_TELEPHONE: Final = re.compile(r"\+?[0-9*#]+")
+_SEPARATORS: Final = re.compile(r"[-._()]")
+_OUTSIDE_LINE: Final = ("0", "9")
+"""What many exchanges want dialled before a number of the public network."""
 
 
 class TargetRefused(LocalError):
@@ -36,13 +46,9 @@ class Target:
     address: str
 
     @property
-    def is_here(self) -> bool:
-        """Whether nothing leaves this machine."""
-        return ip_address(self.address).is_loopback
-
-    @property
     def is_telephone(self) -> bool:
-        """Whether the user part looks like a number of the public telephone network."""
+        """Whether the user part is dialled: of any length, since an exchange, on this machine too, may put
+        each through to the public telephone network."""
         return _TELEPHONE.fullmatch(_SEPARATORS.sub("", self.user)) is not None
 
     @property
@@ -57,19 +63,22 @@ class Target:
 
 
 async def target(text: str, *, sure: bool = False) -> Target:
-    """The address in `text` (sip:user@host[:port][;transport=tcp]), which may be a telephone's where the
-    user is `sure`. Raises `TargetRefused`."""
+    """The address in `text` (sip:user@host[:port][;transport=tcp]), which may be a number where the user is
+    `sure`. Raises `TargetRefused`."""
     uri = _parsed(text)
-    digits = _SEPARATORS.sub("", uri.user).removeprefix("+")
-    if digits in EMERGENCY:
+    if _is_emergency(uri.user):
         raise TargetRefused(f"{text}: an emergency number is never called by a benchmark")
     found = Target(uri.user, uri.host, uri.port, uri.transport or "udp", await _address(uri.host))
-    if found.is_telephone and not found.is_here and not sure:
-        raise TargetRefused(
-            f"{text}: a telephone number at another machine: every call may ring a person and cost money; "
-            "--yes calls it"
-        )
+    if found.is_telephone and not sure:
+        raise TargetRefused(f"{text}: a number: every call may ring a person and cost money; --yes calls it")
     return found
+
+
+def _is_emergency(user: str) -> bool:
+    """Whether `user` is an emergency number of some country, as it stands or behind an outside line's
+    digit."""
+    digits = _SEPARATORS.sub("", user).lstrip("+*#").rstrip("#")
+    return digits in EMERGENCY or (digits.startswith(_OUTSIDE_LINE) and digits[1:] in EMERGENCY)
 
 
 def _parsed(text: str) -> Uri:

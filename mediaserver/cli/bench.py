@@ -67,7 +67,7 @@ def _plan_options(command: Command) -> Command:
 
 @click.command("bench")
 @click.option("--to", default="", metavar="SIP-URI", help="sip:user@host[:port][;transport=tcp]")
-@click.option("--yes", is_flag=True, help="--to may be a telephone number at another machine.")
+@click.option("--yes", is_flag=True, help="--to may be a number, which may ring a person.")
 @click.option("--agent", default="", help="The id or the name of an agent of the file: one's own.")
 @click.option("--config", default="", metavar="FILE", help="The agent's configuration file (TOML).")
 @click.option("--var", "variables", multiple=True, metavar="k=v", help="A variable in the agent's words.")
@@ -95,7 +95,7 @@ def bench(
 ) -> None:
     """Calls a SIP address, or an agent of one's own in a node that is started for it, and measures what the
     caller hears: exit 0 when every call was answered and spoken with, 1 otherwise, 2 for bad input, 130 after
-    Ctrl-C. Every call is hung up. See docs/benchmark.md."""
+    Ctrl-C, SIGTERM or SIGHUP. Every call is hung up. See docs/benchmark.md."""
     if bool(to) == bool(agent) or bool(agent) != bool(config):
         refuse("bench: either --to SIP-URI, or --agent ID with --config FILE")
     if plot is not None and plot.suffix != ".svg":

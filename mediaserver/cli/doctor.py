@@ -26,13 +26,14 @@ from mediaserver.wiring import agent_choice, speech_choices
 from pipeline.agents.llm.builtin_tools import Policy, offered
 from pipeline.agents.llm.chat import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
-from pipeline.audio import kernels
+from pipeline.audio import compiled, kernels
 from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
+from sip.errors import SipError
 from sip.rtp.codecs import decoder, encoder
 from sip.sdp.media_plan import CODECS
 
@@ -77,8 +78,10 @@ async def examine(
 
 
 def kernels_finding() -> Finding:
-    """Whether the numba kernels compile and run."""
+    """Whether the numba kernels compile and run, and are kept for the next start."""
     kernels.warm()
+    if compiled.not_kept:
+        return Finding("kernels", False, f"compiled at every start: {compiled.not_kept[0]}")
     return Finding("kernels", True, "compiled and warm")
 
 
@@ -228,7 +231,7 @@ def codec_findings(settings: Settings) -> Iterator[Finding]:
         try:
             encoder(CODECS[name])
             decoder(CODECS[name])
-        except PipelineError as error:
+        except SipError as error:
             yield Finding(f"codec {name}", False, str(error))
         else:
             yield Finding(f"codec {name}", True, "encodes and decodes")

@@ -1,30 +1,90 @@
-"""How kernels are compiled: by numba, for explicit signatures, into a cache where one can be written."""
+"""How kernels are compiled: by numba, for explicit signatures, into a cache. One that cannot be written is
+read; what cannot be read is compiled, and the server starts."""
 
 from __future__ import annotations
 
+import logging
+import pickle
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core import caching
 
 from pipeline import kernel_cache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _CONFIG: Final[Any] = numba.config  # its own stubs cover a part of it only
-_DIRECTORY: Final = kernel_cache.opened()
-if _DIRECTORY is not None:
-    _CONFIG.CACHE_DIR = str(_DIRECTORY)
+_CONFIG.CACHE_DIR = str(kernel_cache.opened() or kernel_cache.directory_in(kernel_cache.place()))
+
+_DAMAGED: Final = (
+    OSError,
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+)
+"""What unpickling a damaged file raises (`pickle.UnpicklingError`'s documentation), or LLVM for it."""
+
+log = logging.getLogger(__name__)
+
+not_kept: list[str] = []
+"""Why the first kernel that the cache did not take is compiled at every start; empty: it took all."""
+
+
+class _Locator(caching.UserProvidedCacheLocator):
+    """Keeps to the cache's directory, which numba leaves for another that can be written."""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func, py_file)
+
+
+class _Files(caching.CompileResultCacheImpl):
+    _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as numba declares it
+
+
+class _Cache(caching.FunctionCache):
+    """numba's cache of one kernel. Files that are damaged, or closed to this user, are none."""
+
+    _impl_class = _Files
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except _DAMAGED as error:
+            log.info("compiled kernel not read", extra={"path": self.cache_path, "reason": repr(error)})
+            with suppress(OSError):
+                Path(self._cache_file._index_path).unlink()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except _DAMAGED as error:  # that of a damaged index which cannot be removed, too
+            if not not_kept:
+                not_kept.append(str(error) or repr(error))
+                where = {"path": self.cache_path, "reason": not_kept[0]}
+                log.warning("kernels are compiled at every start", extra=where)
 
 
 def compiled(*signatures: Any, fastmath: bool = False, inner: bool = False) -> Callable[[_F], _F]:
-    """`numba.njit` with the types kept for mypy, and without the cache where there is nowhere to put it.
-    `inner`: other kernels alone call the function. The wrapper by which Python would call it is not compiled,
-    and the function itself only with a kernel that calls it: one out of the cache has it inside."""
+    """`numba.njit` with the types kept for mypy, and with a cache that never fails. `inner`: other kernels
+    alone call the function. The wrapper by which Python would call it is not compiled, and the function
+    itself only with a kernel that calls it: one out of the cache has it inside."""
     options: dict[str, Any] = {"fastmath": fastmath, "no_cpython_wrapper": inner, "no_cfunc_wrapper": inner}
 
     def decorate(function: _F) -> _F:
-        made = numba.njit(cache=_DIRECTORY is not None, **options)(function)
+        made = numba.njit(**options)(function)
+        made._cache = _Cache(function)  # type: ignore[no-untyped-call]
         if inner:
             _compile_when_called(made, signatures)
         else:

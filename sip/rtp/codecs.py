@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pipeline.audio import Pcm, frame_samples, g722, kernels
 from pipeline.audio.opus import MAX_PACKET_BYTES, BadPacket, OpusDecoder, OpusEncoder
+from pipeline.errors import PipelineError
 from sip.errors import LocalError, SipError
 from sip.sdp.media_plan import Codec
 
@@ -38,7 +39,8 @@ class Encoder(Protocol):
 
     def encode(self, frame: Pcm, into: Payload) -> int:
         """Encodes 20 ms at the codec's `rate_hz` into the start of `into`, returns the bytes written; 0: the
-        codec has nothing to send for it. Raises `BadPayload` when `into` is too small."""
+        codec has nothing to send for it. Raises `BadPayload` when `into` is too small, or the codec does
+        not encode `frame`."""
 
 
 class Decoder(Protocol):
@@ -54,8 +56,8 @@ class Decoder(Protocol):
 
 
 def encoder(codec: Codec) -> Encoder:
-    """Creates an encoder for one stream. Raises LocalError for an unsupported codec,
-    `pipeline.audio.opus.OpusMissing` without libopus."""
+    """Creates an encoder for one stream. Raises LocalError for an unsupported codec, and for
+    Opus without libopus."""
     match codec.name.lower():
         case "pcmu":
             return _G711Encoder(kernels.ulaw_encode)
@@ -69,8 +71,8 @@ def encoder(codec: Codec) -> Encoder:
 
 
 def decoder(codec: Codec) -> Decoder:
-    """Creates a decoder for one stream. Raises LocalError for an unsupported codec,
-    `pipeline.audio.opus.OpusMissing` without libopus."""
+    """Creates a decoder for one stream. Raises LocalError for an unsupported codec, and for
+    Opus without libopus."""
     match codec.name.lower():
         case "pcmu":
             return _G711Decoder(kernels.ulaw_decode)
@@ -165,19 +167,28 @@ class _OpusEncoder:
     __slots__ = ("_encoder",)
 
     def __init__(self) -> None:
-        self._encoder = OpusEncoder()
+        try:
+            self._encoder = OpusEncoder()
+        except PipelineError as error:
+            raise LocalError(f"no encoder for opus: {error}") from error
 
     def encode(self, frame: Pcm, into: Payload) -> int:
         if len(into) < MAX_PACKET_BYTES:
             raise BadPayload("an Opus packet may not fit")
-        return self._encoder.encode_into(frame, into)
+        try:
+            return self._encoder.encode_into(frame, into)
+        except (ValueError, PipelineError) as error:
+            raise BadPayload("frame that Opus does not encode") from error
 
 
 class _OpusDecoder:
     __slots__ = ("_decoder",)
 
     def __init__(self) -> None:
-        self._decoder = OpusDecoder()
+        try:
+            self._decoder = OpusDecoder()
+        except PipelineError as error:
+            raise LocalError(f"no decoder for opus: {error}") from error
 
     def decode(self, payload: Payload) -> Pcm:
         if len(payload) > MAX_PAYLOAD_BYTES:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
+from api import health
 from api.app import build
 from mediaserver.server import Server
 from mediaserver.settings import load
@@ -103,6 +104,25 @@ async def test_the_page_for_people_needs_nothing_from_elsewhere(client: Client) 
     assert "<script" not in page
     assert "http://" not in page.replace(str(client.make_url("/")), "")
     assert "https://" not in page
+
+
+async def test_a_description_that_could_not_be_made_is_made_for_the_next_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(load(write_site(tmp_path).path))
+    async with TestClient(TestServer(build(server))) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(health, "page", _broken)
+            async with client.get("/openapi.json") as answer:
+                assert answer.status == 500
+        for path in ("/openapi.json", "/docs"):
+            async with client.get(path) as answer:
+                assert answer.status == 200
+    await server.close()
+
+
+def _broken(document: Any) -> str:
+    raise MemoryError
 
 
 def _references(node: Any) -> set[str]:

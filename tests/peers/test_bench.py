@@ -41,12 +41,16 @@ class Done:
 
 
 async def started(*arguments: str | Path) -> asyncio.subprocess.Process:
-    """The command, its output in pipes."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "mediaserver", "bench", *map(str, arguments)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    """The command, its output in pipes. SIGHUP is as a terminal leaves it: under nohup children ignore it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mediaserver", "bench", *map(str, arguments)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 async def ended(process: asyncio.subprocess.Process, file: Path | None = None) -> Done:
@@ -189,7 +193,7 @@ async def test_nobody_at_the_address(tmp_path: Path, sentence: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly("ci"))]
+    "number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly("ci"))]
 )
 async def test_ctrl_c_hangs_up_and_shows_what_there_is(
     tmp_path: Path, sentence: Path, number: signal.Signals
@@ -232,6 +236,8 @@ async def told(process: asyncio.subprocess.Process, words: str) -> None:
         (("--to", "sip:a@127.0.0.1", "--agent", "x", "--config", "y"), "either --to"),
         (("--agent", "x"), "either --to"),
         (("--to", "sip:+14155550101@198.51.100.7"), "--yes"),
+        (("--to", "sip:600@127.0.0.1"), "--yes"),
+        (("--to", "sip:0112@127.0.0.1", "--yes"), "emergency"),
         (("--to", "sip:a@127.0.0.1", "--speech", "/etc/hostname"), "/etc/hostname: not a PCM WAV file"),
         (("--to", "sip:a@127.0.0.1", "--speech", "/nowhere.wav"), "/nowhere.wav: no such file"),
         (("--to", "sip:a@127.0.0.1", "--plot", "a.png"), "ends in .svg"),
@@ -341,8 +347,8 @@ async def test_the_server_measures_the_same_turns(tmp_path: Path, sentence: Path
     with serving(site) as server:
         server.wait_ready()
         done = await bench(
-            tmp_path, *to(site.sip, "+14155550109"), "--speech", sentence, "--calls", "1", "--turns", "4",
-            "--barge-every", "0",
+            tmp_path, *to(site.sip, "+14155550109"), "--yes", "--speech", sentence, "--calls", "1",
+            "--turns", "4", "--barge-every", "0",
         )  # fmt: skip
         (summary,) = server.get("/api/v1/calls", KEY)[1]["calls"]
         report = server.get(f"/api/v1/calls/{summary['callTaskId']}", KEY)[1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ import pytest
 from pipeline import kernel_cache
 from pipeline.audio import compiled
 from tests.support.paths import ROOT
+
+LIBC = ctypes.CDLL(None)
 
 CALLEE = """from numba import types
 from pipeline.audio.compiled import compiled
@@ -55,17 +59,33 @@ def write(path: Path, text: str) -> None:
     os.utime(path, (1580601600, 1580601600))
 
 
-def run(folder: Path) -> str:
-    """What `caller` prints: the value, and how many kernels of its were compiled."""
+def run(folder: Path, *, log: str = "") -> str:
+    """What `caller` prints: the value, and how many kernels of its were compiled. No user is above the
+    permissions of files. `log`: what stands in the log."""
     place = folder.parents[1]
     environment = {"PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {kernel_cache.VARIABLE: str(place / "cache")}
     command = [sys.executable, "-c", "import pipeline.audio.caller"]
     done = subprocess.run(
-        command, env={**os.environ, **environment}, cwd=place, capture_output=True, check=False, text=True
+        command,
+        env={**os.environ, **environment},
+        cwd=place,
+        capture_output=True,
+        check=False,
+        text=True,
+        preexec_fn=without_override,
     )
     assert done.returncode == 0, done.stderr
+    assert log in done.stderr
+    assert bool(log) == bool(done.stderr)
     return done.stdout.strip()
+
+
+def without_override() -> None:
+    """Takes from root, for the program that follows, the right to read and write what permissions forbid
+    (prctl(2) PR_CAPBSET_DROP, capabilities(7) CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH)."""
+    for capability in (1, 2):
+        LIBC.prctl(24, capability, 0, 0, 0)
 
 
 def test_a_kernel_is_compiled_again_when_a_file_changes_that_it_calls(copied: Path) -> None:
@@ -87,3 +107,54 @@ def test_the_directories_that_were_used_last_are_kept_and_nothing_of_others_is_r
     assert others.exists()
     assert len(list(others.parent.glob("kernels-*"))) == kernel_cache.KEPT
     assert run(copied).endswith(" 0")
+
+
+def test_folders_of_others_that_begin_alike_are_not_removed(copied: Path) -> None:
+    place = copied.parents[1] / "cache"
+    others = [place / name for name in ("kernels-of-others", "kernels-0123456789abcdef0", "kernels-x")]
+    for other in others:
+        other.mkdir(parents=True)
+        os.utime(other, (0, 0))
+    for number in range(1, kernel_cache.KEPT + 2):
+        write(copied / "callee.py", CALLEE.format(number))
+        run(copied)
+    assert all(other.exists() for other in others)
+
+
+def test_a_complete_cache_that_cannot_be_written_is_read(copied: Path) -> None:
+    """As one that root has filled in an image."""
+    assert run(copied) == "1 1"
+    closed(copied, 0o555)
+    try:
+        assert run(copied) == "1 0"
+    finally:
+        closed(copied, 0o755)
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_the_reason(copied: Path) -> None:
+    (copied.parents[1] / "cache").mkdir()
+    closed(copied, 0o555)
+    try:
+        assert run(copied, log="kernels are compiled at every start") == "1 1"
+    finally:
+        closed(copied, 0o755)
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.chmod(0)])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_file_is_compiled_again(
+    copied: Path, suffix: str, damage: Callable[[Path], object]
+) -> None:
+    assert run(copied) == "1 1"
+    for path in (copied.parents[1] / "cache").rglob(f"*called-*.{suffix}"):
+        damage(path)
+    assert run(copied) == "1 1"
+    assert run(copied) == "1 0"
+
+
+def closed(folder: Path, mode: int) -> None:
+    """Gives the directories of the cache the permissions `mode`."""
+    place = folder.parents[1] / "cache"
+    for path in (place, *place.rglob("*")):
+        if path.is_dir():
+            path.chmod(mode)

@@ -143,10 +143,10 @@ class LlmConversation:
         else:
             self._before = replace(self._before, pending=None)
         told, say = _told(event), ""
-        if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
-            told, say = self._read(state.wanted, event, told)
         if isinstance(event, UserSaid) and event.text and event.doubtful:
             told = f"{told} {DOUBTFUL}"
+        if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
+            told, say = self._read(state.wanted, event, told)
         settled = event.settled if isinstance(event, UserSaid) else None
         return Turn(state.history.begin(told), say, granted, settled)
 

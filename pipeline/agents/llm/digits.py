@@ -7,7 +7,10 @@ caller says and keys is read here before the model gets it.
 
 A masked number stays here: neither the model nor its operator sees the digits, so nothing that the model is
 talked into can give them away. The model is told that the number was given, and tools get it from the `fixed`
-fields of their configuration. Words with digits that do not make the number are withheld too."""
+fields of their configuration. Words with digits that do not make the number are withheld too.
+
+Digits that the recogniser doubts (`UserSaid.doubtful`) are no part of a number, which stays wanted: the model
+is told of the words and the doubt, or, under a mask, only that something else than the number was given."""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def read_answer(wanted: Wanted, event: UserSaid | UserKeyed, told: str, language
     known = _known(wanted, event, language)
     if known and (not ask.digits or len(known) == ask.digits):
         return Reading(_given(ask, known, told), known)
-    if known and known != wanted.part:
+    if known and known != wanted.part and not _is_doubtful(event):
         kept = f"[The caller gave a part of {ask.name}.]" if ask.mask else told
         return Reading(kept, wanted=replace(wanted, part=known), say=lexicon(language).go_on)
     wrong = _may_hold_digits(event, language)
@@ -98,16 +101,23 @@ def shown(asks: Mapping[str, LlmAsk], given: Mapping[str, str]) -> dict[str, str
 
 
 def _known(wanted: Wanted, event: UserSaid | UserKeyed, language: str) -> str:
-    """The digits that are there after `event`; "" where it brings none that fit."""
+    """The digits that are there after `event`, without those of doubtful words; "" where it brings none that
+    fit."""
     ask = wanted.ask
     keys = event.keyed if isinstance(event, UserSaid) else event.digits
     known = keyed_onto(wanted.part, keys, ask.digits)
     if isinstance(event, UserKeyed):
         return known
     before = known or wanted.part
+    if event.doubtful:
+        return known if ask.digits else ""
     return gathered(plain_words(event.text), lexicon(language), before=before, wanted=ask.digits) or (
         known if ask.digits else ""
     )
+
+
+def _is_doubtful(event: UserSaid | UserKeyed) -> bool:
+    return isinstance(event, UserSaid) and event.doubtful and bool(event.text)
 
 
 def _given(ask: LlmAsk, value: str, told: str) -> str:

@@ -105,11 +105,7 @@ class ScriptRun:
     @property
     def known(self) -> Mapping[str, str]:
         """The answers so far, without masked ones and without one that the caller has yet to confirm."""
-        at = self.position
-        open_slot = at.step.collect if at.confirming else ""
-        return shown_answers(
-            self._plan, {slot: value for slot, value in at.answers.items() if slot != open_slot}
-        )
+        return shown_answers(self._plan, self.position.without_unconfirmed().answers)
 
     def hand_back(self, llm_step: LlmStep, answers: Mapping[str, str], *, done: bool) -> list[AgentAct]:
         """Takes the model's answers after its step and goes on with the script; gives the acts, in order.
@@ -166,7 +162,8 @@ class ScriptRun:
 
     def _silent(self, event: AgentEvent) -> Iterator[AgentAct]:
         self.position = at = replace(self.position, silences=self.position.silences + 1)
-        yield from self._retry(at.step.silence, at.silences)
+        silence = at.step.silence
+        yield from self._retry(replace(silence, say=at.question) if at.confirming else silence, at.silences)
 
     def _said_at_the_end(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
@@ -214,16 +211,20 @@ class ScriptRun:
         """Handles the answer to a confirmation: yes, no, or corrected digits."""
         at, step = self.position, self.position.step
         wanted = step.digits
-        right = gathered(text, at.lexicon, before=at.confirming, wanted=wanted) if wanted else ""
+        if wanted:
+            right = gathered(text, at.lexicon, before=at.confirming, wanted=wanted)
+        else:
+            right = label_in(text, step.labels, at.lexicon)
         agreed = value_of("yes_no", text, at.lexicon)
-        if wanted and len(right) == wanted:
-            yield from self._answered(right, right)
-        elif agreed == "yes":
+        if agreed == "yes" or (agreed != "no" and right == at.confirming):  # who repeats the answer agrees
             yield from self._enter(step.on.get(at.confirming) or step.next)
+        elif wanted and len(right) == wanted:
+            said_whole = len(gathered(text, at.lexicon, wanted=wanted)) == wanted
+            self.position = replace(at, doubtful="" if said_whole else at.doubtful)
+            yield from self._answered(right, right)
         else:
             if agreed == "no":
-                kept = {name: value for name, value in at.answers.items() if name != step.collect}
-                at = replace(at, answers=kept, partial="", confirming="", doubtful="")
+                at = at.without_unconfirmed()
             self.position = at = replace(at, nomatches=at.nomatches + 1)
             yield from self._retry(replace(step.nomatch, say=at.question), at.nomatches)
 
@@ -244,7 +245,9 @@ class ScriptRun:
     def _retry(self, retry: Retry, count: int) -> Iterator[AgentAct]:
         if count <= retry.max:
             yield from self._ask(retry.say or self.position.question)
-        elif retry.next:
+            return
+        self.position = self.position.without_unconfirmed()
+        if retry.next:
             yield from self._enter(retry.next)
         else:
             yield from self._words(standard(Phrase.GOODBYE, self.position.language), interruptible=True)

@@ -92,6 +92,13 @@ class Position:
             doubtful="",
         )
 
+    def without_unconfirmed(self) -> Position:
+        """The position without an answer that the caller was asked to confirm and has not."""
+        if not self.confirming:
+            return self
+        kept = {slot: value for slot, value in self.answers.items() if slot != self.step.collect}
+        return replace(self, answers=kept, partial="", confirming="", doubtful="")
+
     def returned_to(self, asked: Position) -> Position:
         """Gives the position at the question `asked`, with the answers, disposition and goal of this one."""
         return replace(

@@ -75,8 +75,7 @@ def judge_all_words(turns: TurnContext, event: Event | None, now: float) -> Inne
     assert isinstance(event, FinalTranscript)
     turns.utterance.words = event
     answers = turns.gather.expected or _ANY
-    rated = 0.0 if event.doubtful else event.confidence  # the agent asks whether doubtful words were said
-    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=rated, answers=answers)
+    wanted = turns.overlap.wants_floor(event.text, turns.state, confidence=event.confidence, answers=answers)
     return Inner.INTERRUPTED if wanted else Inner.SPARED
 
 
@@ -149,7 +148,7 @@ def _is_meant(turns: TurnContext, event: FinalTranscript) -> bool:
         more = event.text.removeprefix(answered)
         goodbye = turns.farewell.under_way and turns.overlap.wants_nothing(more, turns.state)
         return event.text not in ("", answered) and not goodbye
-    if 0.0 < event.confidence < UNSURE and not event.doubtful:
+    if 0.0 < event.confidence < UNSURE:
         return False
     if gather.taken and gather.is_said_by(event.text, turns.overlap.lists):
         return False

@@ -12,26 +12,14 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.services import CallServices
 from mediaserver.metrics import Metrics
-from mediaserver.queue.records import CallStatus, Claim
+from mediaserver.queue.records import CallStatus
 from mediaserver.store.store import Store
 from pipeline.agent import AgentReport
 from pipeline.media.recording import RecordingWriter
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence
+from tests.support.claims import claim
 
-CLAIM = Claim(
-    call_id="call-1",
-    epoch=1,
-    node="node-1",
-    company_id="acme",
-    agent_id="agent-1",
-    trunk_id="carrier",
-    phone_number="+14155550123",
-    dial_number="+14155550123",
-    webhook_id="webhook-1",
-    variables={},
-    metadata={},
-    is_test=False,
-)
+CLAIM = claim()
 
 
 @pytest.fixture

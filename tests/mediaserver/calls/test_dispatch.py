@@ -11,23 +11,11 @@ from dataclasses import dataclass, field
 from mediaserver.calls.dispatch import BATCH, LEASE_MS, Calls, Dispatch
 from mediaserver.errors import StoreUnavailable
 from mediaserver.queue.records import Claim, Reaped, Renewal
+from tests.support import claims
 
 
 def claim(number: int) -> Claim:
-    return Claim(
-        call_id=str(number),
-        epoch=1,
-        node="me",
-        company_id="acme",
-        agent_id="a",
-        trunk_id="t",
-        phone_number="+14155550123",
-        dial_number="+14155550123",
-        webhook_id="w",
-        variables={},
-        metadata={},
-        is_test=False,
-    )
+    return claims.claim(call_id=str(number), node="me")
 
 
 @dataclass

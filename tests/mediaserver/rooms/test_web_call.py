@@ -11,7 +11,7 @@ import pytest
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.metrics import Metrics
-from mediaserver.queue.records import CallStatus, Claim, Outcome
+from mediaserver.queue.records import CallStatus, Outcome
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.room import Room
 from mediaserver.rooms.web_call import WebCall
@@ -23,21 +23,9 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.media.recording import RecordingWriter
 from pipeline.net.http import HttpClient
+from tests.support.claims import claim
 
-CLAIM = Claim(
-    call_id="call-1",
-    epoch=1,
-    node="node-1",
-    company_id="acme",
-    agent_id="agent-1",
-    trunk_id="",
-    phone_number="",
-    dial_number="",
-    webhook_id="webhook-1",
-    variables={},
-    metadata={},
-    is_test=False,
-)
+CLAIM = claim(trunk_id="", phone_number="", dial_number="")
 
 
 class SlowTool:

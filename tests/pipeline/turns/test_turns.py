@@ -707,6 +707,15 @@ def test_words_that_are_hardly_understood_are_somebody_elses(state: State) -> No
     assert Interrupt() in actions(turns)
 
 
+@pytest.mark.parametrize(
+    "state", [State.DUCKED, State.OVERLAPPED, State.JUDGING, State.HALTED, State.DOUBTING]
+)
+def test_a_television_that_resembles_an_answer_does_not_interrupt_the_agent(state: State) -> None:
+    turns = at(state)
+    turns.receive(FinalTranscript(turns.turn, "put the bag there", 0.05, doubtful=True), 0.3)
+    assert Interrupt() not in actions(turns)
+
+
 def asked(turns: Turns) -> list[Action]:
     """What is to be done about a voice that goes on, but for looking at it."""
     return [action for action in actions(turns) if isinstance(action, Decode | RejectAsNoise)]

@@ -8,7 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from pipeline.audio import Pcm, frame_samples
+from pipeline.audio import Pcm, frame_samples, opus
 from sip.errors import LocalError
 from sip.rtp.codecs import MAX_PAYLOAD_BYTES, BadPayload, decoder, encoder, silent_payload
 from sip.sdp.media_plan import CODECS, G722, OPUS, PCMA, PCMU, Codec
@@ -121,3 +121,23 @@ def test_an_unknown_codec_is_our_mistake() -> None:
     for make in (encoder, decoder):
         with pytest.raises(LocalError, match="GSM"):
             make(gsm)
+
+
+def test_a_frame_that_opus_does_not_encode_is_refused_as_of_the_other_codecs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sender counts a `BadPayload` and sends the next frame."""
+    packet = np.zeros(MAX_PAYLOAD_BYTES, np.uint8)
+    with pytest.raises(BadPayload):
+        encoder(OPUS).encode(np.zeros(319, np.int16), packet)
+    monkeypatch.setattr(opus, "opus_encode", lambda *_: -3)
+    with pytest.raises(BadPayload):
+        encoder(OPUS).encode(np.zeros(320, np.int16), packet)
+
+
+def test_without_libopus_there_is_no_encoder_and_no_decoder_of_opus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opus, "_LIBRARY", None)
+    monkeypatch.setattr(opus, "_WHY_NOT", "libopus is missing: install it")
+    for made in (encoder, decoder):
+        with pytest.raises(LocalError, match="for opus: libopus is missing"):
+            made(OPUS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.agent import AgentAct, Say
@@ -51,5 +51,6 @@ def agent(chat: FakeChat, web: FakeWeb | None = None, *others: FakeChat, **setti
     return Llm(read_settings({**BASE, **settings}), [chat, *others], web or FakeWeb())
 
 
-def words(acts: list[AgentAct]) -> str:
+def words(acts: Sequence[AgentAct]) -> str:
+    """What the agent says in `acts`."""
     return " ".join(act.text for act in acts if isinstance(act, Say))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.agent import AgentAct, CallOpened, Say, Trouble, UserSaid
+from pipeline.agent import CallOpened, Say, Trouble, UserSaid
 from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.chat import THOUGHTLESS
 from pipeline.agents.llm.conversation import LlmConversation
@@ -22,6 +22,7 @@ from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.hostile.wild import DONE, SSE, Piece, WildServer, event, wild_server
 from tests.support.http.chat import acts_of, context
+from tests.support.http.llm import words
 
 HELLO = UserSaid("hello", 0.9)
 END = (event(finish="stop"), DONE)
@@ -47,10 +48,6 @@ async def calling(
             yield server, llm.join(context())
         finally:
             await llm.close()
-
-
-def words(acts: Sequence[AgentAct]) -> str:
-    return " ".join(act.text for act in acts if isinstance(act, Say))
 
 
 WHOLE = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.agent import Expect, Say, UserKeyed, UserSaid, UserSilent
-from pipeline.agents.llm.conversation import LlmConversation
+from pipeline.agents.llm.conversation import DOUBTFUL, LlmConversation
 from pipeline.agents.llm.settings import read_settings
 from pipeline.errors import SettingsRefused
 from pipeline.result import SessionResult
@@ -210,6 +210,56 @@ async def test_a_model_can_ask_for_nothing_that_is_not_configured() -> None:
     assert await acts_of(agent(chat, ask=[CARD]).join(context()), said("hi")) == [Say("Sorry.")]
     chat = FakeChat([ASK_CARD], ["Sorry."])
     assert await acts_of(agent(chat).join(context()), said("hi")) == [Say("Sorry.")]
+
+
+# What is doubtful -------------------------------------------------------------------------------------------
+
+
+async def test_a_doubtful_part_of_a_number_does_not_make_the_whole() -> None:
+    order = {"name": "order", "description": "the order's number", "digits": 6}
+    chat = FakeChat([ASK_ORDER], ["Did you say four two seven?"], ["Thanks."])
+    conversation = agent(chat, ask=[order]).join(context())
+    await acts_of(conversation, said("my order"))
+    acts = await acts_of(conversation, said("four two seven", doubtful=True))
+    assert words(acts) == "Did you say four two seven?"
+    assert chat.last[-1]["content"] == f"four two seven {DOUBTFUL}"
+    assert words(await acts_of(conversation, said("one two three"))) == "Go on, please."
+    assert conversation.report().answers == {}
+    assert words(await acts_of(conversation, said("four five six"))) == "Thanks."
+    assert conversation.report().answers == {"order": "123456"}
+
+
+async def test_a_doubtful_number_is_on_no_record_until_it_is_given_for_certain() -> None:
+    chat = FakeChat([ASK_ORDER], ["Did you say that?"], ["Which, then?"], ["Thanks."])
+    conversation = agent(chat, ask=[ORDER]).join(context())
+    await acts_of(conversation, said("my order"))
+    await acts_of(conversation, said("two hundred and seven", doubtful=True))
+    assert chat.last[-1]["content"] == f"two hundred and seven {DOUBTFUL}"
+    assert conversation.report().answers == {}
+    await acts_of(conversation, said("no"))
+    assert conversation.report().answers == {}
+    await acts_of(conversation, UserKeyed("208"))
+    assert conversation.report().answers == {"order": "208"}
+
+
+@pytest.mark.parametrize("keyed", ["", "4111"])
+async def test_a_doubtful_masked_number_is_asked_for_again_and_shown_to_nobody(keyed: str) -> None:
+    conversation, chat = await asked(["Once more, please."], ["Thank you."])
+    rest = SPOKEN.removeprefix("four one one one ") if keyed else SPOKEN
+    acts = await acts_of(conversation, said(rest, keyed=keyed, doubtful=True))
+    assert acts == [expected(), Say("Once more, please.")]
+    assert chat.last[-1]["content"] == "[The caller gave something else than card.]"
+    assert conversation.report().answers == {}
+    await acts_of(conversation, said(SPOKEN))
+    assert "It ends in 4444." in chat.last[-1]["content"]
+    assert "4111" not in told(chat)
+
+
+async def test_keys_that_make_the_number_count_whatever_doubtful_words_follow() -> None:
+    conversation, chat = await asked(["Thank you."])
+    await acts_of(conversation, said("there", keyed=DIGITS, doubtful=True))
+    assert chat.last[-1]["content"] == "[The caller gave card. It ends in 4444.]"
+    assert conversation.report().answers == {"card": MASK}
 
 
 # Without a mask ---------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -32,7 +31,9 @@ from pipeline.errors import SettingsRefused
 from pipeline.text.answers import KINDS, value_of
 from pipeline.text.fold import plain_words
 from pipeline.text.lexicon import lexicon
+from tests.support.http.llm import words
 from tests.support.paths import ROOT
+from tests.support.script_talk import told
 
 APPOINTMENT = """
 start = "who"
@@ -108,21 +109,12 @@ def joined(text: str = APPOINTMENT, context: AgentContext = CONTEXT) -> ScriptCo
     return script(text).join(context)
 
 
-async def told(conversation: ScriptConversation, event: AgentEvent | str) -> list[AgentAct]:
-    happened = UserSaid(event, 0.9) if isinstance(event, str) else event
-    return [act async for act in conversation.respond(happened)]
-
-
 async def talk(conversation: ScriptConversation, *events: AgentEvent | str) -> list[AgentAct]:
     """The acts for the last of `events`."""
     acts: list[AgentAct] = []
     for event in events:
         acts = await told(conversation, event)
     return acts
-
-
-def words(acts: Sequence[AgentAct]) -> str:
-    return " ".join(act.text for act in acts if isinstance(act, Say))
 
 
 async def test_a_whole_conversation_reaches_its_goal() -> None:

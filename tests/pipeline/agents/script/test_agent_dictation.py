@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.agent import (
-    AgentAct,
-    AgentContext,
-    AgentEvent,
-    CallOpened,
     Expect,
     HangUp,
     Say,
@@ -21,12 +15,13 @@ from pipeline.agent import (
     UserKeyed,
     UserSaid,
 )
-from pipeline.agents.script.agent import Script, ScriptConversation
 from pipeline.errors import SettingsRefused
 from pipeline.text.fold import plain_words
 from pipeline.text.lexicon import lexicon
 from pipeline.text.redaction import MASK
 from pipeline.text.spoken_numbers import gathered, spoken_digits
+from tests.support.http.llm import words
+from tests.support.script_talk import joined, talk, told
 
 SIX = """
 start = "code"
@@ -63,26 +58,6 @@ next = "bye"
 id = "bye"
 action = "hang_up"
 """
-
-
-def joined(text: str, language: str = "en") -> ScriptConversation:
-    return Script.from_settings(tomllib.loads(text)).join(AgentContext("call", language, "", {}))
-
-
-async def told(conversation: ScriptConversation, event: AgentEvent | str) -> list[AgentAct]:
-    happened = UserSaid(event, 0.9) if isinstance(event, str) else event
-    return [act async for act in conversation.respond(happened)]
-
-
-async def talk(conversation: ScriptConversation, *events: AgentEvent | str) -> list[AgentAct]:
-    acts = await told(conversation, CallOpened())
-    for event in events:
-        acts = await told(conversation, event)
-    return acts
-
-
-def words(acts: list[AgentAct]) -> str:
-    return " ".join(act.text for act in acts if isinstance(act, Say))
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-
 import pytest
 
 from pipeline.agent import (
-    AgentAct,
-    AgentContext,
     AgentEvent,
-    CallOpened,
     Expect,
     HangUp,
     Say,
@@ -18,8 +13,11 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
-from pipeline.agents.script.agent import Script, ScriptConversation
+from pipeline.agents.script.agent import ScriptConversation
 from pipeline.speech import Expected
+from tests.support import script_talk
+from tests.support.http.llm import words
+from tests.support.script_talk import talk, told
 
 DESK = """
 start = "desk"
@@ -73,23 +71,7 @@ def doubted(text: str, *, continues: bool = False) -> UserSaid:
 
 
 def joined(text: str = DESK, language: str = "en") -> ScriptConversation:
-    return Script.from_settings(tomllib.loads(text)).join(AgentContext("call", language, "", {}))
-
-
-async def told(conversation: ScriptConversation, event: AgentEvent | str) -> list[AgentAct]:
-    happened = UserSaid(event, 0.9) if isinstance(event, str) else event
-    return [act async for act in conversation.respond(happened)]
-
-
-async def talk(conversation: ScriptConversation, *events: AgentEvent | str) -> list[AgentAct]:
-    acts = await told(conversation, CallOpened())
-    for event in events:
-        acts = await told(conversation, event)
-    return acts
-
-
-def words(acts: list[AgentAct]) -> str:
-    return " ".join(act.text for act in acts if isinstance(act, Say))
+    return script_talk.joined(text, language)
 
 
 def answers(conversation: ScriptConversation) -> dict[str, str]:
@@ -214,3 +196,55 @@ async def test_words_over_the_farewell_are_asked_about_too() -> None:
     assert isinstance((await talk(conversation, "technical support"))[-1], HangUp)
     assert words(await told(conversation, doubted("sales"))) == "Did you say sales?"
     assert words(await told(conversation, "yes")) == "What is your code?"
+
+
+OPERATOR = """
+start = "num"
+[[step]]
+id = "num"
+say = "Which number?"
+expect = { digits = 3 }
+collect = "num"
+nomatch = { max = 1, next = "op" }
+silence = { say = "Please say three digits.", max = 1, next = "op" }
+next = "bye"
+[[step]]
+id = "op"
+say = "I transfer you."
+action = "transfer"
+target = "+15550100"
+[[step]]
+id = "bye"
+say = "{{num}}. Goodbye."
+action = "hang_up"
+"""
+
+
+@pytest.mark.parametrize("event", [UserSaid("hello there", 0.9), UserSilent(1)], ids=["words", "silence"])
+async def test_an_answer_that_nobody_confirmed_goes_nowhere(event: AgentEvent) -> None:
+    conversation = joined(OPERATOR)
+    acts = await talk(conversation, doubted("four two seven"), event, event)
+    assert words(acts) == "I transfer you."
+    assert answers(conversation) == {}
+
+
+async def test_who_repeats_the_number_confirms_it() -> None:
+    conversation = joined(OPERATOR)
+    assert words(await talk(conversation, doubted("four two seven"))) == "Did you say 4 2 7?"
+    assert words(await told(conversation, "four two seven")) == "4 2 7. Goodbye."
+    assert answers(conversation) == {"num": "427"}
+
+
+async def test_a_certain_correction_is_taken() -> None:
+    conversation = joined(OPERATOR)
+    assert words(await talk(conversation, doubted("four two seven"), "no four two nine")) == "4 2 9. Goodbye."
+    assert answers(conversation) == {"num": "429"}
+
+
+async def test_who_repeats_a_phrase_confirms_it() -> None:
+    assert words(await talk(joined(), doubted("sales"), "sales")) == "What is your code?"
+
+
+async def test_silence_at_a_confirmation_repeats_the_confirmation() -> None:
+    acts = await talk(joined(OPERATOR), doubted("four two seven"), UserSilent(1))
+    assert acts == [Expect(Expected(kinds=("yes_no", "digits"))), Say("Did you say 4 2 7?")]
