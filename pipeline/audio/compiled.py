@@ -76,11 +76,19 @@ class _Cache(caching.FunctionCache):
                 log.warning("kernels are compiled at every start", extra=where)
 
 
-def compiled(*signatures: Any, fastmath: bool = False, inner: bool = False) -> Callable[[_F], _F]:
+def compiled(
+    *signatures: Any, fastmath: bool = False, inner: bool = False, nogil: bool = False
+) -> Callable[[_F], _F]:
     """`numba.njit` with the types kept for mypy, and with a cache that never fails. `inner`: other kernels
     alone call the function. The wrapper by which Python would call it is not compiled, and the function
-    itself only with a kernel that calls it: one out of the cache has it inside."""
-    options: dict[str, Any] = {"fastmath": fastmath, "no_cpython_wrapper": inner, "no_cfunc_wrapper": inner}
+    itself only with a kernel that calls it: one out of the cache has it inside. `nogil`: Python's other threads run while the kernel
+    does."""
+    options: dict[str, Any] = {
+        "fastmath": fastmath,
+        "nogil": nogil,
+        "no_cpython_wrapper": inner,
+        "no_cfunc_wrapper": inner or nogil,
+    }
 
     def decorate(function: _F) -> _F:
         made = numba.njit(**options)(function)

@@ -8,7 +8,7 @@ import numba
 from llvmlite import ir
 from numba.extending import intrinsic
 
-from pipeline.plane.compiled import native
+from pipeline.audio.compiled import compiled
 
 T: Final[Any] = numba.types
 
@@ -37,36 +37,36 @@ def exchanged(typing_context: Any, address: Any, expected: Any, new: Any) -> Any
     return T.boolean(T.uintp, T.int64, T.int64), generate
 
 
-_WORDS: Final = T.int64[::1]
+_WORD: Final = T.int64[::1]
 FREE, AT_WORK, HELD = 0, 1, 2
 """Who is at a row: nobody, the plane, Python. The plane never waits: a row that Python holds is left out."""
 
 
-@native(T.boolean, _WORDS, T.int64)
-def enter(owner: Any, number: int) -> bool:
+@compiled(T.boolean(_WORD), inner=True)
+def enter(owner: Any) -> bool:
     """The plane begins to work on a row; False: Python holds it."""
-    address = owner.ctypes.data + 8 * number
+    address = owner.ctypes.data
     for _ in range(200):
         if exchanged(address, FREE, AT_WORK):
             return True
     return False
 
 
-@native(T.void, _WORDS, T.int64)
-def leave(owner: Any, number: int) -> None:
+@compiled(T.void(_WORD), inner=True)
+def leave(owner: Any) -> None:
     """The plane has done with a row."""
     fence()
-    owner[number] = FREE
+    owner[0] = FREE
 
 
-@native(T.boolean, _WORDS, T.int64, called_by_python=True)
-def hold(owner: Any, number: int) -> bool:
+@compiled(T.boolean(_WORD))
+def hold(owner: Any) -> bool:
     """Python takes a row; False: the plane is at it, for microseconds."""
-    return bool(exchanged(owner.ctypes.data + 8 * number, FREE, HELD))
+    return bool(exchanged(owner.ctypes.data, FREE, HELD))
 
 
-@native(T.void, _WORDS, T.int64, called_by_python=True)
-def let_go(owner: Any, number: int) -> None:
+@compiled(T.void(_WORD))
+def let_go(owner: Any) -> None:
     """Python gives a row back."""
     fence()
-    owner[number] = FREE
+    owner[0] = FREE

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.audio import FRAME_MS, kernels
-from pipeline.plane.native import F32, I16, I64, LINE, ROWS, SCRATCH, VOID, native
+from pipeline.audio.compiled import compiled
+from pipeline.plane.native import F32, I16, I64, LINE, SCRATCH, VOID
 
 _FADE_FROM_MS: Final = 10.0
 _FADE_TO_MS: Final = 60.0
@@ -21,7 +22,7 @@ _SHORTEST_MS: Final = 5  # the pitch periods of Appendix I
 _LONGEST_MS: Final = 15
 
 
-@native(VOID, F32, F32, I64)
+@compiled(VOID(F32, F32, I64), inner=True)
 def _crossfade(wave: Any, tail: Any, overlap: int) -> None:
     """What would have been repeated goes, `wave` comes."""
     for i in range(overlap):
@@ -29,7 +30,7 @@ def _crossfade(wave: Any, tail: Any, overlap: int) -> None:
         wave[i] = wave[i] * ramp + tail[i] * (np.float32(1.0) - ramp)
 
 
-@native(VOID, F32, I16, I64)
+@compiled(VOID(F32, I16, I64), inner=True)
 def _remember(past: Any, frame: Any, samples: int) -> None:
     """`past`: the last three frames, the newest last."""
     for i in range(2 * samples):
@@ -38,27 +39,27 @@ def _remember(past: Any, frame: Any, samples: int) -> None:
         past[2 * samples + i] = np.float32(frame[i])
 
 
-@native(VOID, F32, I16, I64)
+@compiled(VOID(F32, I16, I64), inner=True)
 def _round(wave: Any, frame: Any, samples: int) -> None:
     for i in range(samples):
         frame[i] = np.int16(min(max(np.rint(wave[i]), np.float32(-32768.0)), np.float32(32767.0)))
 
 
-@native(VOID, ROWS, SCRATCH, I64, I16)
-def good(rows: Any, scratch: Any, number: int, frame: Any) -> None:
+@compiled(VOID(LINE, SCRATCH, I16), inner=True)
+def good(line: Any, scratch: Any, frame: Any) -> None:
     """A frame of 20 ms that arrived, in place: after a concealed one it fades in over the repetition."""
-    line, wave = rows.line[number], scratch.wave
+    wave = scratch.wave[:]
     samples = line.samples
     if line.losses:
         line.losses = 0
         for i in range(samples):
             wave[i] = np.float32(frame[i])
-        _crossfade(wave, rows.tail[number], samples // 2)
+        _crossfade(wave, line.tail[:], samples // 2)
         _round(wave, frame, samples)
-    _remember(rows.past[number], frame, samples)
+    _remember(line.past[:], frame, samples)
 
 
-@native(I64, F32, F32, LINE)
+@compiled(I64(F32, F32, LINE), inner=True)
 def _loop(past: Any, loop: Any, line: Any) -> int:
     """As many of the last periods as frames were lost, their end faded into what preceded their start, so
     that they repeat without a seam. Their length in samples."""
@@ -73,12 +74,12 @@ def _loop(past: Any, loop: Any, line: Any) -> int:
     return int(length)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I16, I64)
-def _repeat(rows: Any, scratch: Any, number: int, frame: Any, begun_ms: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I16, I64), inner=True)
+def _repeat(line: Any, scratch: Any, frame: Any, begun_ms: int) -> None:
     """The frame that starts `begun_ms` into the loss: one, then two, then three periods over and over."""
-    line, past, tail, wave = rows.line[number], rows.past[number], rows.tail[number], scratch.wave
+    past, tail, wave = line.past[:], line.tail[:], scratch.wave[:]
     samples, overlap = line.samples, line.samples // 2
-    length = _loop(past, scratch.loop, line)
+    length = _loop(past, scratch.loop[:], line)
     for i in range(samples + overlap):
         at_ms = begun_ms + i * 1000.0 / line.rate_hz
         gain = min(max((_FADE_TO_MS - at_ms) / (_FADE_TO_MS - _FADE_FROM_MS), 0.0), 1.0)
@@ -96,20 +97,19 @@ def _repeat(rows: Any, scratch: Any, number: int, frame: Any, begun_ms: int) -> 
     _round(wave, frame, samples)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I16)
-def conceal(rows: Any, scratch: Any, number: int, frame: Any) -> None:
+@compiled(VOID(LINE, SCRATCH, I16), inner=True)
+def conceal(line: Any, scratch: Any, frame: Any) -> None:
     """Fills `frame` in place of a lost one; digital silence once 60 ms have been lost."""
-    line = rows.line[number]
     samples, begun_ms = line.samples, line.losses * FRAME_MS
     line.losses += 1
     if begun_ms >= _FADE_TO_MS:
-        rows.tail[number][:] = np.float32(0.0)
+        line.tail[:] = np.float32(0.0)
         frame[:samples] = 0
     else:
         if begun_ms == 0:
-            past = rows.past[number][: 3 * samples]
+            past = line.past[: 3 * samples]
             shortest, longest = line.rate_hz * _SHORTEST_MS // 1000, line.rate_hz * _LONGEST_MS // 1000
             line.period = kernels.pitch_period(past, shortest, longest, samples)
             line.phase = 0
-        _repeat(rows, scratch, number, frame, begun_ms)
-    _remember(rows.past[number], frame, samples)
+        _repeat(line, scratch, frame, begun_ms)
+    _remember(line.past[:], frame, samples)

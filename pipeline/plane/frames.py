@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.audio import FRAME_MS, kernels
+from pipeline.audio.compiled import compiled
 from pipeline.plane.concealment import conceal, good
-from pipeline.plane.native import I16, I64, ROWS, SCRATCH, VOID, native
+from pipeline.plane.native import I16, I64, LINE, SCRATCH, VOID
 from pipeline.plane.rows import HEARD, PRESSES
 
 MAX_CONCEALED: Final = 3
@@ -24,62 +25,58 @@ _CLOCK_SLACK_S: Final = 1
 _PAUSE_NS: Final = 100_000_000  # a rebased clock after more than this goes on where the listener's time is
 
 
-@native(VOID, ROWS, I64, called_by_python=True)
-def forget_tone(rows: Any, number: int) -> None:
+@compiled(VOID(LINE))
+def forget_tone(line: Any) -> None:
     """The detector of tones begins anew."""
-    state = rows.keys_state[number]
+    state = line.keys_state[:]
     state[:] = np.float32(0.0)
     state[kernels.DTMF_HIT] = state[kernels.DTMF_KEY] = np.float32(-1.0)
-    rows.keys[number][:] = np.float32(0.0)
+    line.keys[:] = np.float32(0.0)
 
 
-@native(VOID, ROWS, I64)
-def restart(rows: Any, number: int) -> None:
+@compiled(VOID(LINE), inner=True)
+def restart(line: Any) -> None:
     """Another source: its timestamps have nothing to do with those before; the positions go on."""
-    line = rows.line[number]
-    rows.past[number][:] = np.float32(0.0)
-    rows.tail[number][:] = np.float32(0.0)
+    line.past[:] = np.float32(0.0)
+    line.tail[:] = np.float32(0.0)
     line.losses = 0
-    forget_tone(rows, number)
+    forget_tone(line)
     if line.expected >= 0:
         line.expected = -2
 
 
-@native(VOID, ROWS, I64, I64, I64)
-def press(rows: Any, number: int, key: int, is_tone: int) -> None:
+@compiled(VOID(LINE, I64, I64), inner=True)
+def press(line: Any, key: int, is_tone: int) -> None:
     """A key, before the frame that comes next."""
-    line = rows.line[number]
-    told = rows.presses[number, line.presses % PRESSES]
+    told = line.pressed[line.presses % PRESSES]
     told.key, told.is_tone, told.frame = key, is_tone, line.frames
     line.presses += 1
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64)
-def _pass_on(rows: Any, scratch: Any, number: int, at_ns: int, made_up: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def _pass_on(line: Any, scratch: Any, at_ns: int, made_up: int) -> None:
     """The frame that was put into `heard` is complete."""
-    line = rows.line[number]
     slot = line.frames % HEARD
     position, line.position = line.position, line.position + line.samples
     line.filled = 0
     if not line.listening:
         return
     if line.tones:
-        frame = rows.heard[number, slot, : line.samples]
-        key = kernels.dtmf_step(frame, rows.keys[number], scratch.cosines, scratch.sines, rows.keys_state[number])
+        frame = line.heard[slot, : line.samples]
+        key = kernels.dtmf_step(frame, line.keys[:], scratch.cosines[:], scratch.sines[:], line.keys_state[:])
         if key >= 0:
-            press(rows, number, key, 1)
-    told = rows.frames[number, slot]
+            press(line, key, 1)
+    told = line.heard_frames[slot]
     told.position, told.arrived_ns, told.made_up = position, at_ns, made_up
     line.frames += 1
 
 
-@native(VOID, ROWS, SCRATCH, I64, I16, I64, I64)
-def fill(rows: Any, scratch: Any, number: int, samples: Any, at_ns: int, made_up: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I16, I64, I64), inner=True)
+def fill(line: Any, scratch: Any, samples: Any, at_ns: int, made_up: int) -> None:
     """`samples` at the leg's rate: those that complete a frame pass it on."""
-    line = rows.line[number]
     taken, size = 0, samples.shape[0]
     while taken < size:
-        frame = rows.heard[number, line.frames % HEARD]
+        frame = line.heard[line.frames % HEARD]
         step = min(line.samples - line.filled, size - taken)
         for i in range(step):
             frame[line.filled + i] = samples[taken + i]
@@ -89,20 +86,19 @@ def fill(rows: Any, scratch: Any, number: int, samples: Any, at_ns: int, made_up
         if line.filled == line.samples:
             whole = line.made_up
             line.made_up = made_up if taken < size else 0
-            good(rows, scratch, number, frame)
-            _pass_on(rows, scratch, number, at_ns, whole)
+            good(line, scratch, frame)
+            _pass_on(line, scratch, at_ns, whole)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64)
-def _silence(rows: Any, scratch: Any, number: int, samples: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def _silence(line: Any, scratch: Any, samples: int, at_ns: int) -> None:
     scratch.resampled[:samples] = 0
-    fill(rows, scratch, number, scratch.resampled[:samples], at_ns, rows.line[number].made_up)
+    fill(line, scratch, scratch.resampled[:samples], at_ns, line.made_up)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64)
-def _jump(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def _jump(line: Any, scratch: Any, timestamp: int, at_ns: int) -> None:
     """Moves the position to where `timestamp` belongs; a frame begun before is filled up with silence."""
-    line = rows.line[number]
     if line.expected == -1:
         return  # the first packet is position 0
     elapsed_ns, clock_hz = at_ns - line.heard_at_ns, line.media_clock_hz
@@ -116,60 +112,55 @@ def _jump(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> N
     samples = (jump_ns * line.rate_hz + _SECOND_NS // 2) // _SECOND_NS
     if line.filled:
         padding = min(samples, line.samples - line.filled)
-        _silence(rows, scratch, number, padding, at_ns)
+        _silence(line, scratch, padding, at_ns)
         samples -= padding
     line.position += samples
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64, I64)
-def place(rows: Any, scratch: Any, number: int, timestamp: int, units: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64, I64), inner=True)
+def place(line: Any, scratch: Any, timestamp: int, units: int, at_ns: int) -> None:
     """A packet of `units` of the RTP clock is stamped `timestamp`."""
-    line = rows.line[number]
     if timestamp != line.expected:
-        _jump(rows, scratch, number, timestamp, at_ns)
+        _jump(line, scratch, timestamp, at_ns)
     line.expected = (timestamp + units) & 0xFFFFFFFF
     line.heard_at_ns = at_ns
 
 
-@native(I16, ROWS, SCRATCH, I64, I16)
-def at_rate(rows: Any, scratch: Any, number: int, samples: Any) -> Any:
+@compiled(I16(LINE, SCRATCH, I16), inner=True)
+def at_rate(line: Any, scratch: Any, samples: Any) -> Any:
     """`samples` of the codec at the leg's rate."""
-    line = rows.line[number]
     if line.media_rate_hz == line.rate_hz:
         return samples
     up = line.media_rate_hz < line.rate_hz
-    phases = scratch.up if up else scratch.down
+    phases = scratch.up[:] if up else scratch.down[:]
     ratio, step = (2, 1) if up else (1, 2)
     end = samples.shape[0] * ratio
     out = scratch.resampled[: max(0, (end - line.resampled + step - 1) // step)]
-    kernels.polyphase(samples, rows.resampling[number], phases, out, (line.resampled, step))
+    kernels.polyphase(samples, line.resampling[:], phases, out, (line.resampled, step))
     line.resampled += out.shape[0] * step - end
     return out
 
 
-@native(VOID, ROWS, SCRATCH, I64, I16, I64, I64, I64)
-def audio(rows: Any, scratch: Any, number: int, samples: Any, timestamp: int, at_ns: int, made_up: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I16, I64, I64, I64), inner=True)
+def audio(line: Any, scratch: Any, samples: Any, timestamp: int, at_ns: int, made_up: int) -> None:
     """A packet's audio, at its codec's rate, in order. `made_up`: by the codec, for a packet that was lost."""
-    line = rows.line[number]
     line.concealed += made_up
     units = samples.shape[0] * line.media_clock_hz // line.media_rate_hz
-    place(rows, scratch, number, timestamp, units, at_ns)
-    fill(rows, scratch, number, at_rate(rows, scratch, number, samples), at_ns, made_up)
+    place(line, scratch, timestamp, units, at_ns)
+    fill(line, scratch, at_rate(line, scratch, samples), at_ns, made_up)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64)
-def comfort_noise(rows: Any, scratch: Any, number: int, timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def comfort_noise(line: Any, scratch: Any, timestamp: int, at_ns: int) -> None:
     """A packet that says "silence" (RFC 3389): one frame of it. The next timestamp says how long it was."""
-    line = rows.line[number]
-    place(rows, scratch, number, timestamp, line.media_clock_hz * FRAME_MS // 1000, at_ns)
+    place(line, scratch, timestamp, line.media_clock_hz * FRAME_MS // 1000, at_ns)
     scratch.resampled[: line.samples] = 0
-    fill(rows, scratch, number, scratch.resampled[: line.samples], at_ns, 0)
+    fill(line, scratch, scratch.resampled[: line.samples], at_ns, 0)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64, I64)
-def gap(rows: Any, scratch: Any, number: int, next_timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def gap(line: Any, scratch: Any, next_timestamp: int, at_ns: int) -> None:
     """Packets before the one stamped `next_timestamp` were given up: conceals what fits."""
-    line = rows.line[number]
     if line.expected < 0:
         return
     units = line.media_clock_hz * FRAME_MS // 1000
@@ -181,20 +172,20 @@ def gap(rows: Any, scratch: Any, number: int, next_timestamp: int, at_ns: int) -
         line.concealed += 1
         if line.filled:
             made_up = scratch.resampled[: line.samples]
-            conceal(rows, scratch, number, made_up)
-            fill(rows, scratch, number, made_up, at_ns, 1)
+            conceal(line, scratch, made_up)
+            fill(line, scratch, made_up, at_ns, 1)
         else:
-            conceal(rows, scratch, number, rows.heard[number, line.frames % HEARD])
-            _pass_on(rows, scratch, number, at_ns, 1)
+            conceal(line, scratch, line.heard[line.frames % HEARD])
+            _pass_on(line, scratch, at_ns, 1)
 
 
-@native(VOID, ROWS, I64, I64)
-def use(rows: Any, number: int, payload_type: int) -> None:
+@compiled(VOID(LINE, I64), inner=True)
+def use(line: Any, payload_type: int) -> None:
     """`audio` is of `payload_type` from now on."""
-    line, media = rows.line[number], rows.media[number, payload_type]
+    media = line.media[payload_type]
     if line.media_clock_hz not in (0, media.clock_hz) and line.expected >= 0:
         line.expected = -2
     if line.media_rate_hz != media.rate_hz:
-        rows.resampling[number][:] = np.float32(0.0)
+        line.resampling[:] = np.float32(0.0)
         line.resampled = 0
     line.payload_type, line.media_clock_hz, line.media_rate_hz = payload_type, media.clock_hz, media.rate_hz

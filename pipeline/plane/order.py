@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, native
+from pipeline.audio.compiled import compiled
+from pipeline.plane.native import BOOL, I64, LINE, U8, VOID
 from pipeline.plane.rows import GIVEN_UP, HELD, PROBATION
 
 MAX_DROPOUT: Final = 3000  # this far ahead is still the same run of numbers
@@ -18,86 +19,84 @@ MAX_MISORDER: Final = 100  # this far behind is an old packet, not a restart
 NONE: Final = -1
 
 
-@native(VOID, ROWS, I64, called_by_python=True)
-def forget_order(rows: Any, number: int) -> None:
+@compiled(VOID(LINE))
+def forget_order(line: Any) -> None:
     """Whatever comes next is the first packet; the counts go on."""
-    line = rows.line[number]
     line.next = line.restart = -1
     line.held = line.probation = 0
-    rows.given_up[number][:] = -1
+    line.given_up_numbers[:] = -1
     for slot in range(HELD + 1):
-        rows.slots[number, slot].size = 0
+        line.slots[slot].size = 0
 
 
-@native(VOID, ROWS, I64, I64, U8, I64, I64, I64)
-def _keep(rows: Any, number: int, slot: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, I64, U8, I64, I64, I64), inner=True)
+def _keep(line: Any, slot: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
     size = packet.shape[0]
-    kept, octets = rows.slots[number, slot], rows.held[number, slot]
+    kept, octets = line.slots[slot], line.held_octets[slot]
     kept.size, kept.sequence, kept.timestamp, kept.arrived_ns = size, sequence, timestamp, at_ns
     for i in range(size):
         octets[i] = packet[i]
 
 
-@native(I64, ROWS, I64, I64)
-def slot_of(rows: Any, number: int, sequence: int) -> int:
+@compiled(I64(LINE, I64), inner=True)
+def slot_of(line: Any, sequence: int) -> int:
     """The slot in which the packet `sequence` waits; `NONE`: in none."""
-    if rows.line[number].held:
+    if line.held:
         for slot in range(HELD):
-            kept = rows.slots[number, slot]
+            kept = line.slots[slot]
             if kept.size and kept.sequence == sequence:
                 return slot
     return NONE
 
 
-@native(I64, ROWS, I64)
-def _free(rows: Any, number: int) -> int:
+@compiled(I64(LINE), inner=True)
+def _free(line: Any) -> int:
     for slot in range(HELD):
-        if rows.slots[number, slot].size == 0:
+        if line.slots[slot].size == 0:
             return slot
     return NONE
 
 
-@native(VOID, ROWS, I64, I64)
-def _too_old(rows: Any, number: int, sequence: int) -> None:
+@compiled(VOID(LINE, I64), inner=True)
+def _too_old(line: Any, sequence: int) -> None:
     """One that was given up came after all, or a second time."""
     for i in range(GIVEN_UP):
-        if rows.given_up[number, i] == sequence:
-            rows.given_up[number, i] = -1
-            rows.line[number].late += 1
+        if line.given_up_numbers[i] == sequence:
+            line.given_up_numbers[i] = -1
+            line.late += 1
             return
 
 
-@native(BOOL, ROWS, I64, U8, I64, I64, I64)
-def passes(rows: Any, number: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> bool:
+@compiled(BOOL(LINE, U8, I64, I64, I64), inner=True)
+def passes(line: Any, packet: Any, sequence: int, timestamp: int, at_ns: int) -> bool:
     """Whether the packet is next in order. If not, it waits (a copy), is on probation, or is dropped."""
-    line = rows.line[number]
     if line.next < 0 or sequence == line.next:
         line.next = (sequence + 1) & 0xFFFF
         return True
     ahead = (sequence - line.next) & 0xFFFF
     if ahead < MAX_DROPOUT:
-        if slot_of(rows, number, sequence) == NONE:
-            slot = _free(rows, number)
+        if slot_of(line, sequence) == NONE:
+            slot = _free(line)
             if slot != NONE:
-                _keep(rows, number, slot, packet, sequence, timestamp, at_ns)
+                _keep(line, slot, packet, sequence, timestamp, at_ns)
                 line.held += 1
     elif ahead >= 0x10000 - MAX_MISORDER:
-        _too_old(rows, number, sequence)
-    elif sequence != line.restart or rows.slots[number, PROBATION].size == 0:
+        _too_old(line, sequence)
+    elif sequence != line.restart or line.slots[PROBATION].size == 0:
         line.restart = (sequence + 1) & 0xFFFF
-        _keep(rows, number, PROBATION, packet, sequence, timestamp, at_ns)
+        _keep(line, PROBATION, packet, sequence, timestamp, at_ns)
     else:
         line.probation = 1  # a jump is believed when the next number follows it; a single stray packet is not
     return False
 
 
-@native(I64, ROWS, I64)
-def nearest(rows: Any, number: int) -> int:
+@compiled(I64(LINE), inner=True)
+def nearest(line: Any) -> int:
     """The slot of the waiting packet that comes first in order; `NONE`: nothing waits."""
     found, least = NONE, 0x10000
-    next_ = rows.line[number].next
+    next_ = line.next
     for slot in range(HELD):
-        kept = rows.slots[number, slot]
+        kept = line.slots[slot]
         if kept.size:
             ahead = (kept.sequence - next_) & 0xFFFF
             if ahead < least:
@@ -105,42 +104,40 @@ def nearest(rows: Any, number: int) -> int:
     return found
 
 
-@native(BOOL, ROWS, I64, I64)
-def is_given_up(rows: Any, number: int, now_ns: int) -> bool:
+@compiled(BOOL(LINE, I64), inner=True)
+def is_given_up(line: Any, now_ns: int) -> bool:
     """Whether what is missing before the waiting packets was waited for long enough."""
-    line = rows.line[number]
     if line.held >= HELD:
         return True
     for slot in range(HELD):
-        kept = rows.slots[number, slot]
+        kept = line.slots[slot]
         if kept.size and now_ns - kept.arrived_ns >= line.patience_ns:
             return True
     return False
 
 
-@native(VOID, ROWS, I64, I64)
-def give_up(rows: Any, number: int, sequence: int) -> None:
+@compiled(VOID(LINE, I64), inner=True)
+def give_up(line: Any, sequence: int) -> None:
     """What is missing before `sequence` counts as lost."""
-    line = rows.line[number]
     lost = (sequence - line.next) & 0xFFFF
     for i in range(max(0, lost - MAX_MISORDER), lost):
-        rows.given_up[number, (line.given_up + i) % GIVEN_UP] = (line.next + i) & 0xFFFF
+        line.given_up_numbers[(line.given_up + i) % GIVEN_UP] = (line.next + i) & 0xFFFF
     line.given_up = (line.given_up + lost) % GIVEN_UP
     line.lost += lost
     line.next = sequence
 
 
-@native(VOID, ROWS, I64, I64)
-def take_out(rows: Any, number: int, slot: int) -> None:
+@compiled(VOID(LINE, I64), inner=True)
+def take_out(line: Any, slot: int) -> None:
     """The packet in `slot` has been played."""
-    kept = rows.slots[number, slot]
-    rows.line[number].next = (kept.sequence + 1) & 0xFFFF
+    kept = line.slots[slot]
+    line.next = (kept.sequence + 1) & 0xFFFF
     kept.size = 0
     if slot != PROBATION:
-        rows.line[number].held -= 1
+        line.held -= 1
 
 
-@native(VOID, LINE)
+@compiled(VOID(LINE), inner=True)
 def jumped(line: Any) -> None:
     """The jump has been followed."""
     line.restart, line.probation = -1, 0

@@ -11,9 +11,10 @@ from enum import IntEnum
 from typing import Any, Final
 
 from pipeline.audio import kernels
+from pipeline.audio.compiled import compiled
 from pipeline.plane import order
 from pipeline.plane.frames import audio, comfort_noise, gap, press, restart, use
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, U8, VOID, native
+from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.reception import arrival, begin_source, count
 from pipeline.plane.rows import HEARD, PROBATION, Kind
 from pipeline.plane.telephone_event import forget_event, key_of
@@ -46,7 +47,7 @@ FRAMES_SHIFT: Final = 16
 then how many keys and frames were added to the rings."""
 
 
-@native(I64, U8, I64)
+@compiled(I64(U8, I64), inner=True)
 def payload_span(data: Any, size: int) -> int:
     """Start and end of the payload in the first `size` octets of `data`, as start << 16 | end; 0 when they are
     not RTP: another version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
@@ -67,7 +68,7 @@ def payload_span(data: Any, size: int) -> int:
     return start << 16 | end
 
 
-@native(I64, U8, I64)
+@compiled(I64(U8, I64), inner=True)
 def _made_plain(data: Any, size: int) -> int:
     """Takes CSRCs, extension and padding out of the packet. Its new size; 0: not RTP."""
     span = payload_span(data, size)
@@ -79,36 +80,35 @@ def _made_plain(data: Any, size: int) -> int:
     return HEADER_BYTES + length
 
 
-@native(BOOL, ROWS, I64, I64, I64, I64, I64)
-def _is_believed(rows: Any, number: int, ssrc: int, sequence: int, payload_type: int, now_ns: int) -> bool:
+@compiled(BOOL(LINE, I64, I64, I64, I64), inner=True)
+def _is_believed(line: Any, ssrc: int, sequence: int, payload_type: int, now_ns: int) -> bool:
     """The stream's first source at once; another only after two packets in a row between which ours was
     silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2)."""
-    line = rows.line[number]
     if line.ssrc >= 0:
         if ssrc != line.candidate or sequence != line.candidate_next or line.heard_ns > line.candidate_ns:
             line.candidate, line.candidate_next, line.candidate_ns = ssrc, (sequence + 1) & 0xFFFF, now_ns
             return False
-        order.forget_order(rows, number)
-        forget_event(rows, number)
-        restart(rows, number)
+        order.forget_order(line)
+        forget_event(line)
+        restart(line)
         line.payload_type = -1
-    clock_hz = rows.media[number, payload_type].clock_hz
+    clock_hz = line.media[payload_type].clock_hz
     begin_source(line, ssrc, clock_hz if clock_hz else 8000)
     return True
 
 
-@native(VOID, ROWS, SCRATCH, I64, U8, I64, I64)
-def _play(rows: Any, scratch: Any, number: int, packet: Any, timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
+def _play(line: Any, scratch: Any, packet: Any, timestamp: int, at_ns: int) -> None:
     """Decodes a packet that is next in order."""
-    line, payload = rows.line[number], packet[HEADER_BYTES:]
+    payload = packet[HEADER_BYTES:]
     payload_type = I64(packet[1]) & 0x7F
-    media = rows.media[number, payload_type]
+    media = line.media[payload_type]
     if media.kind == _NOT_AUDIO:
         if payload_type == COMFORT_NOISE:
-            comfort_noise(rows, scratch, number, timestamp, at_ns)
+            comfort_noise(line, scratch, timestamp, at_ns)
         return
     if payload_type != line.payload_type:
-        use(rows, number, payload_type)
+        use(line, payload_type)
     if payload.shape[0] == 0:
         line.bad += 1
         return
@@ -117,51 +117,46 @@ def _play(rows: Any, scratch: Any, number: int, packet: Any, timestamp: int, at_
         kernels.ulaw_decode(payload, samples)
     else:
         kernels.alaw_decode(payload, samples)
-    audio(rows, scratch, number, samples, timestamp, at_ns, 0)
+    audio(line, scratch, samples, timestamp, at_ns, 0)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64)
-def _play_slot(rows: Any, scratch: Any, number: int, slot: int) -> None:
-    kept = rows.slots[number, slot]
-    _play(rows, scratch, number, rows.held[number, slot, : kept.size], kept.timestamp, kept.arrived_ns)
-    order.take_out(rows, number, slot)
+@compiled(VOID(LINE, SCRATCH, I64), inner=True)
+def _play_slot(line: Any, scratch: Any, slot: int) -> None:
+    kept = line.slots[slot]
+    _play(line, scratch, line.held_octets[slot, : kept.size], kept.timestamp, kept.arrived_ns)
+    order.take_out(line, slot)
 
 
-@native(VOID, ROWS, SCRATCH, I64, I64)
-def _flush(rows: Any, scratch: Any, number: int, now_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, I64), inner=True)
+def _flush(line: Any, scratch: Any, now_ns: int) -> None:
     """Whatever does not fit the ring of heard frames waits for the next call."""
-    line = rows.line[number]
     first = line.frames
     while line.held and line.frames - first <= HEARD - _MOST_FRAMES:
-        slot = order.slot_of(rows, number, line.next)
+        slot = order.slot_of(line, line.next)
         if slot == order.NONE:
-            if not order.is_given_up(rows, number, now_ns):
+            if not order.is_given_up(line, now_ns):
                 return
-            slot = order.nearest(rows, number)
-            kept = rows.slots[number, slot]
-            order.give_up(rows, number, kept.sequence)
-            gap(rows, scratch, number, kept.timestamp, now_ns)
-        _play_slot(rows, scratch, number, slot)
+            slot = order.nearest(line)
+            kept = line.slots[slot]
+            order.give_up(line, kept.sequence)
+            gap(line, scratch, kept.timestamp, now_ns)
+        _play_slot(line, scratch, slot)
 
 
-@native(VOID, ROWS, SCRATCH, I64, U8, I64, I64, I64)
-def _follow_jump(
-    rows: Any, scratch: Any, number: int, packet: Any, sequence: int, timestamp: int, at_ns: int
-) -> None:
+@compiled(VOID(LINE, SCRATCH, U8, I64, I64, I64), inner=True)
+def _follow_jump(line: Any, scratch: Any, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
     """The sender's numbers have jumped: what waits is played, what is missing of it is not lost."""
-    line = rows.line[number]
     while line.held:
-        _play_slot(rows, scratch, number, order.nearest(rows, number))
-    rows.given_up[number][:] = -1
-    _play_slot(rows, scratch, number, PROBATION)
+        _play_slot(line, scratch, order.nearest(line))
+    line.given_up_numbers[:] = -1
+    _play_slot(line, scratch, PROBATION)
     order.jumped(line)
     line.next = (sequence + 1) & 0xFFFF
-    _play(rows, scratch, number, packet, timestamp, at_ns)
+    _play(line, scratch, packet, timestamp, at_ns)
 
 
-@native(VOID, ROWS, I64, U8, I64)
-def _event(rows: Any, number: int, packet: Any, timestamp: int) -> None:
-    line = rows.line[number]
+@compiled(VOID(LINE, U8, I64), inner=True)
+def _event(line: Any, packet: Any, timestamp: int) -> None:
     if packet.shape[0] < HEADER_BYTES + _EVENT_BYTES:
         line.bad += 1
         return
@@ -170,51 +165,48 @@ def _event(rows: Any, number: int, packet: Any, timestamp: int) -> None:
         return
     line.tones = 0  # the far end signals by events after all: a tone beside them would count twice
     if line.listening:
-        press(rows, number, key, 0)
+        press(line, key, 0)
 
 
-@native(VOID, ROWS, SCRATCH, I64, U8, I64, I64)
-def _take(rows: Any, scratch: Any, number: int, packet: Any, sequence: int, now_ns: int) -> None:
-    line = rows.line[number]
+@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
+def _take(line: Any, scratch: Any, packet: Any, sequence: int, now_ns: int) -> None:
     timestamp = I64(packet[4]) << 24 | I64(packet[5]) << 16 | I64(packet[6]) << 8 | I64(packet[7])
     if I64(packet[1]) & 0x7F == line.dtmf_type:
-        _event(rows, number, packet, timestamp)
+        _event(line, packet, timestamp)
     else:
         arrival(line, timestamp, now_ns)
-    if order.passes(rows, number, packet, sequence, timestamp, now_ns):
-        _play(rows, scratch, number, packet, timestamp, now_ns)
+    if order.passes(line, packet, sequence, timestamp, now_ns):
+        _play(line, scratch, packet, timestamp, now_ns)
     elif line.probation:
-        _follow_jump(rows, scratch, number, packet, sequence, timestamp, now_ns)
+        _follow_jump(line, scratch, packet, sequence, timestamp, now_ns)
     if line.held:
-        _flush(rows, scratch, number, now_ns)
+        _flush(line, scratch, now_ns)
 
 
-@native(I64, LINE, I64, I64)
+@compiled(I64(LINE, I64, I64), inner=True)
 def _made(line: Any, frames: int, presses: int) -> int:
     """What a call has made: frames, keys, and whether packets wait for an earlier one, in one number."""
     waits = WAITS if line.held else 0
     return int(line.frames - frames << FRAMES_SHIFT | line.presses - presses << PRESSES_SHIFT | waits)
 
 
-@native(I64, ROWS, SCRATCH, I64, I64)
-def flush(rows: Any, scratch: Any, number: int, now_ns: int) -> int:
+@compiled(I64(LINE, SCRATCH, I64), inner=True)
+def flush(line: Any, scratch: Any, now_ns: int) -> int:
     """Plays what is in order by now, and gives up what was waited for long enough. What was made of it."""
-    line = rows.line[number]
     frames, presses = line.frames, line.presses
-    _flush(rows, scratch, number, now_ns)
+    _flush(line, scratch, now_ns)
     return _made(line, frames, presses)
 
 
-@native(I64, ROWS, SCRATCH, I64, U8, I64, I64)
-def receive(rows: Any, scratch: Any, number: int, data: Any, size: int, now_ns: int) -> int:
+@compiled(I64(LINE, SCRATCH, U8, I64, I64), inner=True)
+def receive(line: Any, scratch: Any, data: Any, size: int, now_ns: int) -> int:
     """One datagram of the far end's, the first `size` octets of `data`. What was made of it."""
-    line = rows.line[number]
     frames, presses = line.frames, line.presses
     if size < HEADER_BYTES:
         line.bad += 1
         return _BAD
     payload_type = I64(data[1]) & 0x7F
-    if rows.media[number, payload_type].kind == 0:
+    if line.media[payload_type].kind == 0:
         if 192 <= data[1] < 224:  # RFC 5761 section 4
             return _REPORT
         line.bad += 1
@@ -223,9 +215,7 @@ def receive(rows: Any, scratch: Any, number: int, data: Any, size: int, now_ns: 
         size = _made_plain(data, size)
     sequence = I64(data[2]) << 8 | I64(data[3])
     ssrc = I64(data[8]) << 24 | I64(data[9]) << 16 | I64(data[10]) << 8 | I64(data[11])
-    if size == 0 or (
-        ssrc != line.ssrc and not _is_believed(rows, number, ssrc, sequence, payload_type, now_ns)
-    ):
+    if size == 0 or (ssrc != line.ssrc and not _is_believed(line, ssrc, sequence, payload_type, now_ns)):
         line.bad += 1
         return _BAD
     line.packets += 1
@@ -233,5 +223,5 @@ def receive(rows: Any, scratch: Any, number: int, data: Any, size: int, now_ns: 
     line.heard_ns = now_ns
     count(line, sequence)
     if line.receives:
-        _take(rows, scratch, number, data[:size], sequence, now_ns)
+        _take(line, scratch, data[:size], sequence, now_ns)
     return _made(line, frames, presses) | _MEDIA

@@ -6,13 +6,18 @@ nanoseconds of the monotonic clock, media time is samples, everything in `LINE` 
 
 from __future__ import annotations
 
+import mmap
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.audio import kernels
+from pipeline.audio.dtmf import COSINES, SINES
+from pipeline.audio.resample import phases
+
+_UP, _DOWN = phases(8000, 16000), phases(16000, 8000)
 
 FRAME_SAMPLES: Final = 320
 """Room for a frame of 20 ms at 16 kHz, the highest rate of a leg."""
@@ -40,9 +45,9 @@ SENT: Final = 64
 KEYS: Final = 64
 """Digits that may wait to be sent: 13 s of them, more than any menu or card number wants."""
 
-SAID: Final = 160
+SAID: Final = 64
 AHEAD: Final = SAID - 8
-"""Frames that may wait to be said: 3 s, after which a Python that stands still is heard."""
+"""Frames that may wait to be said: 1.1 s, after which a Python that stands still is heard."""
 
 PAYLOAD_TYPES: Final = 128
 GIVEN_UP: Final = 100
@@ -62,7 +67,7 @@ class Kind(IntEnum):
 
 # What Python sets, with the listener and the plan of the call.
 _PLAN: Final = (
-    "open", "fd", "symmetric", "latched", "remote_size", "rate_hz", "samples", "listening", "receives", "tones", "dtmf_type", "dtmf_hz", "patience_ns", "takeover_ns",
+    "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives", "tones", "dtmf_type", "dtmf_hz", "patience_ns", "takeover_ns",
 )  # fmt: skip
 # What Python sets of what is sent: with the plan, and the counts of what it asks for.
 _SENDING: Final = (
@@ -96,10 +101,6 @@ _CONCEALMENT: Final = ("losses", "period", "phase")
 # The event under way (RFC 4733).
 _EVENT: Final = ("event", "event_start", "event_latest", "event_duration", "event_ended")
 
-LINE: Final = np.dtype(
-    [(name, "i8") for name in (*_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, "presses")],
-    align=True,
-)  # fmt: skip
 SLOT: Final = np.dtype([(name, "i8") for name in ("size", "sequence", "timestamp", "arrived_ns")], align=True)
 """A packet that waits; `size` 0: none does."""
 
@@ -111,44 +112,57 @@ PRESS: Final = np.dtype([(name, "i8") for name in ("key", "is_tone", "frame")], 
 """A key of the far end's, before frame number `frame`: an event of RFC 4733 (0 to 15), or a tone (an index of
 `pipeline.audio.dtmf.KEYS`)."""
 
+MOST_SAMPLES: Final = 2 * PACKET_BYTES
+"""Of one packet's audio: two samples of G.722 an octet."""
 
-class Rows(NamedTuple):
-    """The streams of one plane; the first axis of each array is the stream's number."""
+RESAMPLING: Final = MOST_SAMPLES + 512
 
-    line: npt.NDArray[Any]
-    media: npt.NDArray[Any]  # (n, PAYLOAD_TYPES)
-    slots: npt.NDArray[Any]  # (n, HELD + 1)
-    held: npt.NDArray[np.uint8]  # (n, HELD + 1, PACKET_BYTES)
-    given_up: npt.NDArray[np.int64]  # (n, GIVEN_UP)
-    heard: npt.NDArray[np.int16]  # (n, HEARD, FRAME_SAMPLES); a frame is its first `samples`
-    frames: npt.NDArray[Any]  # (n, HEARD)
-    presses: npt.NDArray[Any]  # (n, PRESSES)
-    past: npt.NDArray[np.float32]  # (n, 3 * FRAME_SAMPLES): what a lost frame is made of
-    tail: npt.NDArray[np.float32]  # (n, FRAME_SAMPLES // 2): the repetition behind a concealed frame
-    keys: npt.NDArray[np.float32]
-    keys_state: npt.NDArray[np.float32]
-    resampling: npt.NDArray[np.float32]  # (n, RESAMPLING)
-    words: npt.NDArray[np.int64]  # (n,): see `pipeline.plane.said`
-    said: npt.NDArray[np.int16]  # (n, SAID, FRAME_SAMPLES): what is to be said
-    sent: npt.NDArray[np.int16]  # (n, SENT, FRAME_SAMPLES): what left, at the gain at which it left
-    gains: npt.NDArray[np.float64]  # (n, 2): of the last frame (the plane's), wanted (Python's)
-    wanted_keys: npt.NDArray[np.uint8]  # (n, KEYS): events of RFC 4733
-    send_resampling: npt.NDArray[np.float32]  # (n, RESAMPLING)
-    owner: npt.NDArray[np.int64]  # (n,): who is at the row, see `pipeline.plane.atomic`
-    remote: npt.NDArray[np.uint8]  # (n, ADDRESS_BYTES): the far end's sockaddr
+NUMBERS: Final = (
+    *_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, "presses",
+)  # fmt: skip
 
+LINE: Final = np.dtype(
+    [
+        ("owner", "i8", (1,)),  # who is at the row, see `pipeline.plane.atomic`
+        ("word", "i8", (1,)),  # how far the agent's frames are, see `pipeline.plane.said`
+        *((name, "i8") for name in NUMBERS),
+        ("gains", "f8", (2,)),  # of the last frame (the plane's), wanted (Python's)
+        ("remote", "u1", (ADDRESS_BYTES,)),  # the far end's sockaddr
+        ("wanted_keys", "u1", (KEYS,)),  # events of RFC 4733
+        ("media", MEDIA, (PAYLOAD_TYPES,)),
+        ("slots", SLOT, (HELD + 1,)),
+        ("given_up_numbers", "i8", (GIVEN_UP,)),
+        ("heard_frames", HEARD_FRAME, (HEARD,)),
+        ("pressed", PRESS, (PRESSES,)),
+        ("keys", "f4", (2 * kernels.DTMF_WINDOW - kernels.DTMF_HOP,)),
+        ("keys_state", "f4", (kernels.DTMF_COLUMNS,)),
+        ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
+        ("tail", "f4", (FRAME_SAMPLES // 2,)),  # the repetition behind a concealed frame
+        ("heard", "i2", (HEARD, FRAME_SAMPLES)),  # a frame is its first `samples`
+        ("said", "i2", (SAID, FRAME_SAMPLES)),  # what is to be said
+        ("sent", "i2", (SENT, FRAME_SAMPLES)),  # what left, at the gain at which it left
+        ("resampling", "f4", (RESAMPLING,)),
+        ("send_resampling", "f4", (RESAMPLING,)),
+        ("held_octets", "u1", (HELD + 1, PACKET_BYTES)),
+    ],
+    align=True,
+)
+"""A stream, with all that is kept of it: a kernel is handed this one record."""
 
-class Scratch(NamedTuple):
-    """Tables, and room that the kernels write over in every call."""
-
-    cosines: npt.NDArray[np.float32]
-    sines: npt.NDArray[np.float32]
-    up: npt.NDArray[np.float32]  # phases of 8 to 16 kHz
-    down: npt.NDArray[np.float32]
-    pcm: npt.NDArray[np.int16]
-    resampled: npt.NDArray[np.int16]
-    loop: npt.NDArray[np.float32]
-    wave: npt.NDArray[np.float32]
+SCRATCH: Final = np.dtype(
+    [
+        ("cosines", "f4", COSINES.shape),
+        ("sines", "f4", SINES.shape),
+        ("up", "f4", _UP.shape),  # phases of 8 to 16 kHz
+        ("down", "f4", _DOWN.shape),
+        ("pcm", "i2", (MOST_SAMPLES,)),
+        ("resampled", "i2", (2 * MOST_SAMPLES,)),
+        ("loop", "f4", (3 * FRAME_SAMPLES,)),
+        ("wave", "f4", (2 * FRAME_SAMPLES,)),
+    ],
+    align=True,
+)
+"""Tables, and room that the kernels of one thread write over in every call."""
 
 
 class Happened(IntEnum):
@@ -176,73 +190,45 @@ class Field(IntEnum):
     TICKS = 9
     LATEST_NS = 10  # the latest tick
     DROPPED = 11
+    SIZE = 12  # of the datagram in `packet`
+    SENDER_LENGTH = 13  # of the address in `sender`
+    OUTGOING = 14  # packets in `outbox`
 
 
-class Shared(NamedTuple):
-    """Of one plane: what it tells Python, and room that its thread writes over."""
-
-    clock: npt.NDArray[np.int64]
-    events: npt.NDArray[np.int64]  # (EVENTS, 4)
-    aside: npt.NDArray[np.uint8]  # (ASIDE, PACKET_BYTES)
-    aside_from: npt.NDArray[np.uint8]  # (ASIDE, ADDRESS_BYTES)
-    aside_size: npt.NDArray[np.int64]  # (ASIDE, 2): of the datagram, of the address
-    packet: npt.NDArray[np.uint8]
-    sender: npt.NDArray[np.uint8]
-    pair: npt.NDArray[np.int64]
-    ready: npt.NDArray[np.uint8]
-    outbox: npt.NDArray[np.uint8]  # (OUTBOX, PACKET_BYTES)
-    outgoing: npt.NDArray[np.int64]  # (OUTBOX, 2): stream, size
-
-
-def shared() -> Shared:
-    """Memory for one plane."""
-    return Shared(
-        np.zeros(16, np.int64),
-        np.zeros((EVENTS, 4), np.int64),
-        np.zeros((ASIDE, PACKET_BYTES), np.uint8),
-        np.zeros((ASIDE, ADDRESS_BYTES), np.uint8),
-        np.zeros((ASIDE, 2), np.int64),
-        np.zeros(PACKET_BYTES, np.uint8),
-        np.zeros(ADDRESS_BYTES, np.uint8),
-        np.zeros(4, np.int64),
-        np.zeros(64 * 16, np.uint8),
-        np.zeros((OUTBOX, PACKET_BYTES), np.uint8),
-        np.zeros((OUTBOX, 2), np.int64),
-    )
+SHARED: Final = np.dtype(
+    [
+        ("clock", "i8", (16,)),  # see `Field`
+        ("pair", "i8", (4,)),
+        ("events", "i8", (EVENTS, 4)),
+        ("aside_size", "i8", (ASIDE, 2)),  # of the datagram, of the address
+        ("outgoing", "i8", (OUTBOX, 2)),  # stream, size
+        ("ready", "u1", (64 * 16,)),
+        ("sender", "u1", (ADDRESS_BYTES,)),
+        ("packet", "u1", (PACKET_BYTES,)),
+        ("aside_from", "u1", (ASIDE, ADDRESS_BYTES)),
+        ("aside", "u1", (ASIDE, PACKET_BYTES)),
+        ("outbox", "u1", (OUTBOX, PACKET_BYTES)),
+    ],
+    align=True,
+)
+"""Of one plane: what it tells Python, and room that its thread writes over."""
 
 
-MOST_SAMPLES: Final = 2 * PACKET_BYTES
-"""Of one packet's audio: two samples of G.722 an octet."""
+def rows(count: int) -> npt.NDArray[Any]:
+    """Memory for `count` streams. A page is real once a stream has touched it."""
+    memory = mmap.mmap(-1, count * LINE.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, LINE)
 
-RESAMPLING: Final = MOST_SAMPLES + 512
+
+def scratch() -> Any:
+    """A record of tables and working memory for one thread."""
+    record = np.zeros(1, SCRATCH)[0]
+    record["cosines"], record["sines"], record["up"], record["down"] = COSINES, SINES, _UP, _DOWN
+    return record
 
 
-def rows(count: int) -> Rows:
-    """Memory for `count` streams, of which a page is real once a stream has touched it."""
-
-    def floats(*shape: int) -> npt.NDArray[np.float32]:
-        return np.zeros((count, *shape), np.float32)
-
-    return Rows(
-        np.zeros(count, LINE),
-        np.zeros((count, PAYLOAD_TYPES), MEDIA),
-        np.zeros((count, HELD + 1), SLOT),
-        np.zeros((count, HELD + 1, PACKET_BYTES), np.uint8),
-        np.zeros((count, GIVEN_UP), np.int64),
-        np.zeros((count, HEARD, FRAME_SAMPLES), np.int16),
-        np.zeros((count, HEARD), HEARD_FRAME),
-        np.zeros((count, PRESSES), PRESS),
-        floats(3 * FRAME_SAMPLES),
-        floats(FRAME_SAMPLES // 2),
-        floats(2 * kernels.DTMF_WINDOW - kernels.DTMF_HOP),
-        floats(kernels.DTMF_COLUMNS),
-        floats(RESAMPLING),
-        np.zeros(count, np.int64),
-        np.zeros((count, SAID, FRAME_SAMPLES), np.int16),
-        np.zeros((count, SENT, FRAME_SAMPLES), np.int16),
-        np.ones((count, 2), np.float64),
-        np.zeros((count, KEYS), np.uint8),
-        floats(RESAMPLING),
-        np.zeros(count, np.int64),
-        np.zeros((count, ADDRESS_BYTES), np.uint8),
-    )
+def shared() -> Any:
+    """A record for one plane."""
+    return np.zeros(1, SHARED)[0]

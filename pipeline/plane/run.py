@@ -8,18 +8,18 @@ from __future__ import annotations
 import platform
 from typing import Any, Final
 
-from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T, native
-from pipeline.plane.rows import ADDRESS_BYTES, OUTBOX, PACKET_BYTES, Field
+from pipeline.audio.compiled import compiled
+from pipeline.plane.atomic import enter, leave
+from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T
+from pipeline.plane.rows import ADDRESS_BYTES, PACKET_BYTES, Field
 from pipeline.plane.send import SLOT_NS
-from pipeline.plane.step import due, take
+from pipeline.plane.step import count_sent, due, take
 
 _recvfrom: Final = T.ExternalFunction(
     "recvfrom", T.int64(T.int32, T.uintp, T.uintp, T.int32, T.uintp, T.uintp)
 )
-_sendto: Final = T.ExternalFunction(
-    "sendto", T.int64(T.int32, T.uintp, T.uintp, T.int32, T.uintp, T.uint32)
-)
-_read: Final = T.ExternalFunction("read", T.int64(T.int32, T.uintp, T.uintp))
+_sendto: Final = T.ExternalFunction("sendto", T.int64(T.int32, T.uintp, T.uintp, T.int32, T.uintp, T.uint32))
+_drain: Final = T.ExternalFunction("read", T.int64(T.int32, T.uintp, T.uintp))
 _write: Final = T.ExternalFunction("write", T.int64(T.int32, T.uintp, T.uintp))
 _epoll_wait: Final = T.ExternalFunction("epoll_wait", T.int32(T.int32, T.uintp, T.int32, T.int32))
 _ppoll: Final = T.ExternalFunction("ppoll", T.int32(T.uintp, T.uint64, T.uintp, T.uintp))
@@ -37,10 +37,11 @@ _BURST: Final = 64
 """Datagrams of one stream in one tick: strangers must not hold up the other calls."""
 
 _STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Field.TICKS), int(Field.LATEST_NS)
+_SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
 
 
-@native(I64, SHARED)
+@compiled(I64(SHARED), inner=True)
 def _now_ns(shared: Any) -> int:
     """CLOCK_MONOTONIC, which is the clock of the event loop."""
     pair = shared.pair
@@ -48,7 +49,7 @@ def _now_ns(shared: Any) -> int:
     return int(pair[0] * 1_000_000_000 + pair[1])
 
 
-@native(VOID, SHARED, I64)
+@compiled(VOID(SHARED, I64), inner=True)
 def _sleep(shared: Any, due_ns: int) -> None:
     """Until the tick, or until Python pokes."""
     left_ns = due_ns - _now_ns(shared)
@@ -60,75 +61,66 @@ def _sleep(shared: Any, due_ns: int) -> None:
     pair[2] = fd & 0xFFFFFFFF | _POLLIN << 32  # struct pollfd
     address = pair.ctypes.data
     if _ppoll(address + 16, T.uint64(1), address, T.uintp(0)) > 0:
-        _read(T.int32(fd), address + 24, T.uintp(8))
+        _drain(T.int32(fd), address + 24, T.uintp(8))
 
 
-@native(VOID, ROWS, SCRATCH, SHARED, I64, I64)
-def _read_line(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> None:
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64, I64), inner=True)
+def _read(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> None:
     """What has come on one socket. A well-behaved stream has one packet a tick, and asking for a second would
     cost a system call a packet; what is dropped is drained."""
-    data, sender, pair = shared.packet, shared.sender, shared.pair
-    fd = T.int32(rows.line[number].fd)
-    for _ in range(_BURST):
+    clock, pair, line = shared.clock, shared.pair, rows[number]
+    fd = T.int32(line.fd)
+    packet, sender, length = shared.packet.ctypes.data, shared.sender.ctypes.data, pair.ctypes.data
+    for _ in range(_BURST if line.open else 0):
         pair[0] = ADDRESS_BYTES
-        size = _recvfrom(
-            fd, data.ctypes.data, T.uintp(PACKET_BYTES), T.int32(_MSG_DONTWAIT), sender.ctypes.data, pair.ctypes.data
-        )  # fmt: skip
+        size = _recvfrom(fd, packet, T.uintp(PACKET_BYTES), T.int32(_MSG_DONTWAIT), sender, length)
         if size < 0:
             return
-        length = I64(pair[0]) & 0xFFFFFFFF
-        if take(rows, scratch, shared, number, data, size, sender, length, now_ns):
+        clock[_SIZE], clock[_LENGTH] = size, pair[0] & 0xFFFFFFFF
+        if take(rows, scratch, shared, number, now_ns):
             return
 
 
-@native(VOID, ROWS, SCRATCH, SHARED, I64)
-def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    ready = shared.ready
-    while True:
-        count = _epoll_wait(T.int32(shared.clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
+@compiled(VOID(ROWS, SHARED), inner=True)
+def _send(rows: Any, shared: Any) -> None:
+    """What lies in `outbox`."""
+    for k in range(shared.clock[_OUTGOING]):
+        line, size = rows[shared.outgoing[k, 0]], shared.outgoing[k, 1]
+        if not enter(line.owner[:]):
+            continue
+        if line.open:
+            sent = _sendto(
+                T.int32(line.fd), shared.outbox.ctypes.data + k * PACKET_BYTES, T.uintp(size),
+                T.int32(_MSG_DONTWAIT), line.remote.ctypes.data, T.uint32(line.remote_size),
+            )  # fmt: skip
+            count_sent(line, size if sent > 0 else 0)
+        leave(line.owner[:])
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
+def tick(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """Reads what has come, sends what is due, and wakes Python if it has something to look at."""
+    clock, ready = shared.clock, shared.ready
+    before, count, first = clock[_HEAD], _READY, 0
+    while count == _READY:
+        count = _epoll_wait(T.int32(clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
         for k in range(count):
             at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
             number = I64(ready[at]) | I64(ready[at + 1]) << 8
-            _read_line(rows, scratch, shared, number, now_ns)
-        if count < _READY:
-            return
-
-
-@native(VOID, ROWS, SCRATCH, SHARED, I64)
-def _send_due(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    first = 0
+            if enter(rows[number].owner[:]):
+                _read(rows, scratch, shared, number, now_ns)
+                leave(rows[number].owner[:])
     while True:
-        done = due(rows, scratch, shared, first, now_ns)
-        for k in range(done & 0xFFFF):
-            number, size = shared.outgoing[k, 0], shared.outgoing[k, 1]
-            line = rows.line[number]
-            sent = _sendto(
-                T.int32(line.fd), shared.outbox.ctypes.data + k * PACKET_BYTES, T.uintp(size),
-                T.int32(_MSG_DONTWAIT), rows.remote.ctypes.data + number * ADDRESS_BYTES, T.uint32(line.remote_size),
-            )  # fmt: skip
-            if sent > 0:
-                line.packets_sent += 1
-                line.octets_sent += size - 12
-            else:
-                line.send_errors += 1
-        first = done >> 16
+        first = due(rows, scratch, shared, first, now_ns)
+        _send(rows, shared)
         if first == 0:
-            return
-
-
-@native(VOID, ROWS, SCRATCH, SHARED, I64)
-def tick(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    """Reads what has come, sends what is due, and wakes Python if it has something to look at."""
-    clock = shared.clock
-    before = clock[_HEAD]
-    _read_all(rows, scratch, shared, now_ns)
-    _send_due(rows, scratch, shared, now_ns)
+            break
     if clock[_HEAD] != before:
         shared.pair[3] = 1
         _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
 
 
-@native(VOID, ROWS, SCRATCH, SHARED, called_by_python=True)
+@compiled(VOID(ROWS, SCRATCH, SHARED), nogil=True)
 def run(rows: Any, scratch: Any, shared: Any) -> None:
     """Until `STOP`. The tick is a quarter of a frame; a poke is a tick of its own."""
     clock = shared.clock

@@ -9,43 +9,44 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import exchanged
-from pipeline.plane.native import I64, T, native
+from pipeline.plane.native import I64, T
 
-_WORDS: Final = T.int64[::1]
+_WORD: Final = T.int64[::1]
 _LOW: Final = 0xFFFFFFFF
 
 
-@native(I64, _WORDS, I64, called_by_python=True)
-def claim(words: Any, number: int) -> int:
+@compiled(I64(_WORD))
+def claim(word: Any) -> int:
     """Takes the next frame: its number, or -1 where there is none."""
-    address = words.ctypes.data + 8 * number
+    address = word.ctypes.data
     while True:
-        word = words[number]
-        taken, limit = word >> 32, word & _LOW
+        both = word[0]
+        taken, limit = both >> 32, both & _LOW
         if taken >= limit:
             return -1
-        if exchanged(address, word, word + (1 << 32)):
+        if exchanged(address, both, both + (1 << 32)):
             return int(taken)
 
 
-@native(I64, _WORDS, I64, I64, called_by_python=True)
-def publish(words: Any, number: int, frames: int) -> int:
+@compiled(I64(_WORD, I64))
+def publish(word: Any, frames: int) -> int:
     """`frames` more are in the ring. How many waited before them."""
-    address = words.ctypes.data + 8 * number
+    address = word.ctypes.data
     while True:
-        word = words[number]
-        if exchanged(address, word, word + frames):
-            return int((word & _LOW) - (word >> 32))
+        both = word[0]
+        if exchanged(address, both, both + frames):
+            return int((both & _LOW) - (both >> 32))
 
 
-@native(I64, _WORDS, I64, I64, called_by_python=True)
-def withdraw(words: Any, number: int, kept: int) -> int:
+@compiled(I64(_WORD, I64))
+def withdraw(word: Any, kept: int) -> int:
     """Takes back the frames behind the first `kept` of those that wait; how many."""
-    address = words.ctypes.data + 8 * number
+    address = word.ctypes.data
     while True:
-        word = words[number]
-        taken, limit = word >> 32, word & _LOW
+        both = word[0]
+        taken, limit = both >> 32, both & _LOW
         back = max(0, limit - taken - kept)
-        if exchanged(address, word, word - back):
+        if exchanged(address, both, both - back):
             return int(back)

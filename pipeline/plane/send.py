@@ -20,8 +20,9 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.audio import kernels
+from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
-from pipeline.plane.native import I16, I64, LINE, ROWS, SCRATCH, U8, VOID, native
+from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
 
@@ -39,7 +40,9 @@ _GAIN_STEP: Final = 0.5  # a frame: from silence to all in 40 ms
 _TONE: Final = amplitude(-13.0)
 _TONE_FRAMES: Final = 5
 _KEY_FRAMES: Final = 10  # 100 ms of tone, 100 ms of pause: what gateways want between two
-_UPDATES: Final = 5  # packets of an event, the last of them sent three times with the end bit (RFC 4733 2.5.1.4)
+_UPDATES: Final = (
+    5  # packets of an event, the last of them sent three times with the end bit (RFC 4733 2.5.1.4)
+)
 _END_PACKETS: Final = 3
 _VOLUME: Final = 10
 _END: Final = 0x80
@@ -49,7 +52,7 @@ _ROWS_OF_EVENTS: Final = (3, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 0, 1, 2, 3)
 _COLUMNS_OF_EVENTS: Final = (1, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 2, 3, 3, 3, 3)
 
 
-@native(VOID, LINE, U8, I64, I64)
+@compiled(VOID(LINE, U8, I64, I64), inner=True)
 def _head(line: Any, packet: Any, payload_type: int, timestamp: int) -> None:
     packet[0] = 0x80
     packet[1] = payload_type | (0x80 if line.marker else 0)
@@ -62,16 +65,15 @@ def _head(line: Any, packet: Any, payload_type: int, timestamp: int) -> None:
     line.sequence = (line.sequence + 1) & 0xFFFF
 
 
-@native(I64, ROWS, SCRATCH, I64, I16, U8)
-def _encode(rows: Any, scratch: Any, number: int, frame: Any, packet: Any) -> int:
+@compiled(I64(LINE, SCRATCH, I16, U8), inner=True)
+def _encode(line: Any, scratch: Any, frame: Any, packet: Any) -> int:
     """A frame at the leg's rate, as a packet; its size."""
-    line = rows.line[number]
     if line.send_rate_hz != line.rate_hz:
         up = line.rate_hz < line.send_rate_hz
         ratio, step = (2, 1) if up else (1, 2)
         out = scratch.resampled[: frame.shape[0] * ratio // step]
-        phases = scratch.up if up else scratch.down
-        kernels.polyphase(frame, rows.send_resampling[number], phases, out, (line.resent, step))
+        phases = scratch.up[:] if up else scratch.down[:]
+        kernels.polyphase(frame, line.send_resampling[:], phases, out, (line.resent, step))
         frame = out
     payload = packet[HEADER_BYTES : HEADER_BYTES + frame.shape[0]]
     if line.send_kind == _PCMU:
@@ -82,9 +84,8 @@ def _encode(rows: Any, scratch: Any, number: int, frame: Any, packet: Any) -> in
     return HEADER_BYTES + frame.shape[0]
 
 
-@native(I64, ROWS, SCRATCH, I64, U8)
-def _silence(rows: Any, scratch: Any, number: int, packet: Any) -> int:
-    line = rows.line[number]
+@compiled(I64(LINE, SCRATCH, U8), inner=True)
+def _silence(line: Any, scratch: Any, packet: Any) -> int:
     if line.send_kind in (_PCMU, _PCMA):
         size = line.send_rate_hz // 50
         packet[HEADER_BYTES : HEADER_BYTES + size] = 0xFF if line.send_kind == _PCMU else 0xD5
@@ -92,13 +93,13 @@ def _silence(rows: Any, scratch: Any, number: int, packet: Any) -> int:
         return int(HEADER_BYTES + size)
     frame = scratch.pcm[: line.samples]
     frame[:] = 0
-    return int(_encode(rows, scratch, number, frame, packet))
+    return int(_encode(line, scratch, frame, packet))
 
 
-@native(VOID, ROWS, I64, I16)
-def _at_gain(rows: Any, number: int, frame: Any) -> None:
+@compiled(VOID(LINE, I16), inner=True)
+def _at_gain(line: Any, frame: Any) -> None:
     """Ramps the gain of `frame` towards the one that is wanted, in place."""
-    line, gains = rows.line[number], rows.gains[number]
+    gains = line.gains[:]
     if line.resets_done != line.resets:
         line.resets_done, gains[0] = line.resets, 1.0
     if line.fades_done != line.fades:
@@ -113,7 +114,7 @@ def _at_gain(rows: Any, number: int, frame: Any) -> None:
         frame[i] = np.int16(np.float32(frame[i]) * (np.float32(before) + rise * np.float32(i + 1)))
 
 
-@native(VOID, LINE, I16, I64, I64)
+@compiled(VOID(LINE, I16, I64, I64), inner=True)
 def _tone(line: Any, frame: Any, event: int, step: int) -> None:
     """The `step`th 20 ms of a digit as a tone (ITU-T Q.23), with soft edges."""
     total = _TONE_FRAMES * frame.shape[0]
@@ -126,10 +127,9 @@ def _tone(line: Any, frame: Any, event: int, step: int) -> None:
         frame[i] = np.int16(np.rint(_TONE * ramp * (np.sin(low * angle) + np.sin(high * angle))))
 
 
-@native(I64, ROWS, I64, U8, I64)
-def _event(rows: Any, number: int, packet: Any, event: int) -> int:
+@compiled(I64(LINE, U8, I64), inner=True)
+def _event(line: Any, packet: Any, event: int) -> int:
     """One packet of a digit as an RTP event; its size."""
-    line = rows.line[number]
     if line.key_step == 0:
         line.key_timestamp, line.marker = line.timestamp, 1
     updates = min(line.key_step + 1, _UPDATES)
@@ -141,21 +141,20 @@ def _event(rows: Any, number: int, packet: Any, event: int) -> int:
     return HEADER_BYTES + 4
 
 
-@native(I64, ROWS, SCRATCH, I64, U8)
-def _key(rows: Any, scratch: Any, number: int, packet: Any) -> int:
+@compiled(I64(LINE, SCRATCH, U8), inner=True)
+def _key(line: Any, scratch: Any, packet: Any) -> int:
     """The packet of the digit under way. What is being said waits."""
-    line = rows.line[number]
-    event, step = I64(rows.wanted_keys[number, line.keys_sent % KEYS]), line.key_step
+    event, step = I64(line.wanted_keys[line.keys_sent % KEYS]), line.key_step
     if step == 0:
         line.key_as_tone = 1 if line.events_type < 0 else 0
     frame = scratch.pcm[: line.samples]
     if line.key_as_tone and step < _TONE_FRAMES:
         _tone(line, frame, event, step)
-        size = _encode(rows, scratch, number, frame, packet)
+        size = _encode(line, scratch, frame, packet)
     elif not line.key_as_tone and step < _UPDATES + _END_PACKETS - 1 and line.events_type >= 0:
-        size = _event(rows, number, packet, event)
+        size = _event(line, packet, event)
     else:
-        size = _silence(rows, scratch, number, packet)
+        size = _silence(line, scratch, packet)
     line.key_step = step + 1
     if line.key_step == _KEY_FRAMES:
         line.key_step = 0
@@ -164,32 +163,31 @@ def _key(rows: Any, scratch: Any, number: int, packet: Any) -> int:
     return int(size)
 
 
-@native(I64, ROWS, SCRATCH, I64, I64, U8)
-def packet_due(rows: Any, scratch: Any, number: int, now_ns: int, packet: Any) -> int:
+@compiled(I64(LINE, SCRATCH, I64, U8), inner=True)
+def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
     """The packet that is due, in `packet`; its size, 0 where nothing is sent."""
-    line = rows.line[number]
     line.ticked_ns = now_ns
     if not line.sends:
         line.talking, size = 0, 0
     elif line.keys_sent != line.keys_wanted:
-        size = _key(rows, scratch, number, packet)
+        size = _key(line, scratch, packet)
     else:
-        taken = claim(rows.words, number)
+        taken = claim(line.word[:])
         if taken < 0:
-            line.talking, size = 0, _silence(rows, scratch, number, packet)
+            line.talking, size = 0, _silence(line, scratch, packet)
             line.calm += 1
         else:
-            frame = rows.sent[number, taken % SENT, : line.samples]
-            frame[:] = rows.said[number, taken % SAID, : line.samples]
-            _at_gain(rows, number, frame)
+            frame = line.sent[taken % SENT, : line.samples]
+            frame[:] = line.said[taken % SAID, : line.samples]
+            _at_gain(line, frame)
             line.marker |= 1 - line.talking
             line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
-            size = _encode(rows, scratch, number, frame, packet)
+            size = _encode(line, scratch, frame, packet)
     line.timestamp = (line.timestamp + line.send_step) & 0xFFFFFFFF
     return int(size)
 
 
-@native(I64, LINE, I64)
+@compiled(I64(LINE, I64), inner=True)
 def frames_due(line: Any, now_ns: int) -> int:
     """How many packets are due by now; the time of those that are not sent after a stall is skipped."""
     late_ns = now_ns - line.due_ns + line.lead * SLOT_NS
@@ -208,7 +206,7 @@ def frames_due(line: Any, now_ns: int) -> int:
     return int(frames)
 
 
-@native(I64, LINE, I64)
+@compiled(I64(LINE, I64), inner=True)
 def brought_forward(line: Any, now_ns: int) -> int:
     """Audio came after silence: 1 where a packet may leave now, with the lead that takes; else 0."""
     if line.talking or not line.sends or line.keys_sent != line.keys_wanted:

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.audio import FRAME_MS, frame_samples
 from pipeline.plane.frames import forget_tone
 from pipeline.plane.order import forget_order
-from pipeline.plane.rows import Kind, Rows
+from pipeline.plane.rows import NUMBERS, Kind
 from pipeline.plane.telephone_event import forget_event
 
 
@@ -24,45 +24,59 @@ class PayloadFormat:
     rate_hz: int
 
 
-def prepare(rows: Rows, number: int, *, rate_hz: int, patience_ms: int) -> None:
-    """Makes row `number` one of a stream with frames at `rate_hz`, of which nothing was heard yet. A gap
-    holds up what is behind it for `patience_ms`."""
-    line = rows.line[number]
-    for name in line.dtype.names:
+def prepare(line: Any, number: int, *, rate_hz: int, patience_ms: int) -> None:
+    """Makes `line` the row of a stream with frames at `rate_hz`, of which nothing was heard yet. A gap holds up
+    what is behind it for `patience_ms`. Who is at the row stays as it is."""
+    for name in ("word", *NUMBERS, "media", "past", "tail", "resampling", "send_resampling"):
         line[name] = 0
+    line["number"], line["gains"] = number, 1.0
     line["rate_hz"], line["samples"] = rate_hz, frame_samples(rate_hz)
     line["patience_ns"] = patience_ms * 1_000_000
-    for name in ("dtmf_type", "ssrc", "candidate", "candidate_next", "payload_type", "expected"):
+    for name in (
+        "dtmf_type",
+        "events_type",
+        "ssrc",
+        "candidate",
+        "candidate_next",
+        "payload_type",
+        "expected",
+    ):
         line[name] = -1
     line["dtmf_hz"] = 8000
-    for each in (rows.media, rows.past, rows.tail, rows.resampling):
-        each[number] = 0
-    forget_order(rows, number)
-    forget_event(rows, number)
-    forget_tone(rows, number)
+    forget_order(line)
+    forget_event(line)
+    forget_tone(line)
 
 
-def configure(
-    rows: Rows, number: int, formats: Mapping[int, PayloadFormat], *, dtmf_type: int, dtmf_hz: int, receives: bool
-) -> None:
-    """What the far end may send from now on, by payload type; -1 for `dtmf_type`: no events."""
-    line = rows.line[number]
-    rows.media[number] = 0
-    for payload_type, each in formats.items():
-        rows.media[number, payload_type] = (each.kind, each.clock_hz, each.rate_hz)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receiving:
+    """What a far end may send: formats by payload type, and the type and clock of RTP events (-1: none).
+    `receives` False: it is counted and dropped."""
+
+    formats: Mapping[int, PayloadFormat]
+    events_type: int
+    events_hz: int
+    receives: bool
+
+
+def configure(line: Any, receiving: Receiving) -> None:
+    """What the far end may send from now on."""
+    line["media"] = 0
+    for payload_type, each in receiving.formats.items():
+        line["media"][payload_type] = (each.kind, each.clock_hz, each.rate_hz)
     line["payload_type"] = -1
-    line["dtmf_type"], line["dtmf_hz"] = dtmf_type, dtmf_hz
-    forget_event(rows, number)
-    if receives and not line["receives"]:
-        forget_order(rows, number)  # what came while nobody listened is not lost
-    line["receives"] = receives
+    line["dtmf_type"], line["dtmf_hz"] = receiving.events_type, receiving.events_hz
+    forget_event(line)
+    if receiving.receives and not line["receives"]:
+        forget_order(line)  # what came while nobody listened is not lost
+    line["receives"] = receiving.receives
 
 
-def detect_tones(rows: Rows, number: int, *, wanted: bool) -> None:
+def detect_tones(line: Any, *, wanted: bool) -> None:
     """Whether keys are looked for in the audio."""
-    if wanted and not rows.line[number]["tones"]:
-        forget_tone(rows, number)
-    rows.line[number]["tones"] = wanted
+    if wanted and not line["tones"]:
+        forget_tone(line)
+    line["tones"] = wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +90,10 @@ class Sending:
     sends: bool
 
 
-def begin_sending(rows: Rows, number: int, fd: int, *, first_due_ns: int) -> None:
+def begin_sending(line: Any, fd: int, *, first_due_ns: int) -> None:
     """A stream over `fd` whose packets are due from `first_due_ns` on, and then each 20 ms."""
-    line = rows.line[number]
     line["fd"], line["due_ns"], line["open"] = fd, first_due_ns, True
     line["sequence"] = secrets.randbits(16)
-    rows.words[number] = 0
-    rows.gains[number] = 1.0
-    rows.send_resampling[number] = 0
     _new_source(line)
 
 
@@ -110,3 +120,8 @@ def timestamp_at(line: Any, now: float) -> int:
     step = int(line["send_step"])
     since = round((now - int(line["ticked_ns"]) / 1e9) * step * 1000 / FRAME_MS) - step
     return (int(line["timestamp"]) + since) & 0xFFFFFFFF
+
+
+def snapshot(line: Any) -> dict[str, int]:
+    """The numbers of a row whose stream has ended, for those who ask later."""
+    return {name: int(line[name]) for name in NUMBERS}

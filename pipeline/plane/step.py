@@ -1,25 +1,31 @@
-"""One step of the plane: datagrams in, packets and events out. Pure: no socket, no clock, no Python."""
+"""One step of the plane: datagrams in, packets and events out. Pure: no socket, no clock, no Python.
+
+A datagram lies in `Shared.packet` and its sender's address in `Shared.sender` when `take` is called; `due` leaves
+the packets to send in `Shared.outbox`. The thread, the event loop's timer and tests call the same two.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, fence, leave
-from pipeline.plane.native import BOOL, I64, ROWS, SCRATCH, SHARED, U8, VOID, native
-from pipeline.plane.receive import FRAMES_SHIFT, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
-from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
-from pipeline.plane.send import FRAME_NS, brought_forward, frames_due, packet_due
+from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, SHARED, U8, VOID
+from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
+from pipeline.plane.rows import ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
+from pipeline.plane.send import CATCH_UP, FRAME_NS, brought_forward, frames_due, packet_due
 
 _HEARD, _SENT, _KEYED, _ASIDE = (
     int(each) for each in (Happened.HEARD, Happened.SENT, Happened.KEYED, Happened.ASIDE)
 )
 _HEAD, _TAIL, _DROPPED = int(Field.EVENT_HEAD), int(Field.EVENT_TAIL), int(Field.DROPPED)
 _ASIDE_HEAD, _ASIDE_TAIL, _LINES = int(Field.ASIDE_HEAD), int(Field.ASIDE_TAIL), int(Field.LINES)
+_SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
 _REPORT: Final = int(Verdict.REPORT)
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
 
 
-@native(VOID, SHARED, I64, I64, I64, I64)
+@compiled(VOID(SHARED, I64, I64, I64, I64), inner=True)
 def tell(shared: Any, number: int, kind: int, first: int, second: int) -> None:
     """An event for Python. Of a Python that is `EVENTS` behind the rest is dropped and counted."""
     clock = shared.clock
@@ -33,107 +39,112 @@ def tell(shared: Any, number: int, kind: int, first: int, second: int) -> None:
     clock[_HEAD] = head + 1
 
 
-@native(VOID, SHARED, I64, U8, I64, U8, I64, I64)
-def _put_aside(shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int) -> None:
+@compiled(VOID(SHARED, I64, I64), inner=True)
+def _put_aside(shared: Any, number: int, now_ns: int) -> None:
     """A datagram that Python looks at; dropped where too many wait."""
     clock = shared.clock
-    head = clock[_ASIDE_HEAD]
-    if head - clock[_ASIDE_TAIL] >= ASIDE:
+    head, size = clock[_ASIDE_HEAD], clock[_SIZE]
+    if head - clock[_ASIDE_TAIL] >= ASIDE or clock[_HEAD] - clock[_TAIL] >= EVENTS:
         return
     slot = head % ASIDE
-    shared.aside[slot, :size] = data[:size]
-    shared.aside_from[slot, :ADDRESS_BYTES] = sender[:ADDRESS_BYTES]
-    shared.aside_size[slot, 0], shared.aside_size[slot, 1] = size, length
+    shared.aside[slot, :size] = shared.packet[:size]
+    shared.aside_from[slot, :] = shared.sender[:]
+    shared.aside_size[slot, 0], shared.aside_size[slot, 1] = size, clock[_LENGTH]
     clock[_ASIDE_HEAD] = head + 1
     tell(shared, number, _ASIDE, slot, now_ns)
 
 
-@native(BOOL, ROWS, I64, U8, I64)
-def _is_remote(rows: Any, number: int, sender: Any, length: int) -> bool:
-    if length != rows.line[number].remote_size:
+@compiled(BOOL(LINE, U8, I64), inner=True)
+def _is_remote(line: Any, sender: Any, length: int) -> bool:
+    if length != line.remote_size:
         return False
     for i in range(length):
-        if sender[i] != rows.remote[number, i]:
+        if sender[i] != line.remote[i]:
             return False
     return True
 
 
-@native(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
-def _take(
-    rows: Any, scratch: Any, shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int
-) -> int:
-    line = rows.line[number]
+@compiled(BOOL(LINE, SHARED, I64), inner=True)
+def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
+    """Whether Python may want to know of a datagram of a stranger's: the far end, wherever it is, is silent."""
+    if not line.symmetric or now_ns - line.heard_ns <= line.takeover_ns or shared.clock[_SIZE] < 2:
+        return False
+    return bool(line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind)
+
+
+@compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
+def take(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> int:
+    """Takes the datagram in `Shared.packet` for stream `number`, at whose row the caller is; 1: it was the far
+    end's."""
+    line = rows[number]
     if not line.open:
         return 0
-    if not _is_remote(rows, number, sender, length):
-        agreed = size > 1 and rows.media[number, I64(data[1]) % PAYLOAD_TYPES].kind
-        if line.symmetric and not line.latched and agreed:
-            _put_aside(shared, number, data, size, sender, length, now_ns)
+    if not _is_remote(line, shared.sender[:], shared.clock[_LENGTH]):
+        if _may_latch(line, shared, now_ns):
+            _put_aside(shared, number, now_ns)
         else:
             line.strange += 1
         return 0
-    made = receive(rows, scratch, number, data, size, now_ns)
-    if made & ~VERDICT & _MADE:
+    made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
+    if made & _MADE:
         tell(shared, number, _HEARD, line.frames, line.presses)
     if made & VERDICT == _REPORT:
-        _put_aside(shared, number, data, size, sender, length, now_ns)
+        _put_aside(shared, number, now_ns)
     return 1
 
 
-@native(I64, ROWS, SCRATCH, SHARED, I64, U8, I64, U8, I64, I64)
-def take(
-    rows: Any, scratch: Any, shared: Any, number: int, data: Any, size: int, sender: Any, length: int, now_ns: int
-) -> int:
-    """A datagram of `size` octets, from the sockaddr `sender` of `length` octets; 1: of the far end."""
-    if not enter(rows.owner, number):
-        return 0
-    done = _take(rows, scratch, shared, number, data, size, sender, length, now_ns)
-    leave(rows.owner, number)
-    return int(done)
+@compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
+def _send(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """The stream's next packet, into `outbox`."""
+    count, keys = shared.clock[_OUTGOING], line.keys_sent
+    size = packet_due(line, scratch, now_ns, shared.outbox[count])
+    line.due_ns += FRAME_NS
+    if line.talking:
+        tell(shared, line.number, _SENT, line.talking, now_ns)
+    if line.keys_sent != keys:
+        tell(shared, line.number, _KEYED, line.keys_sent, now_ns)
+    if size and line.remote_size:
+        shared.outgoing[count, 0], shared.outgoing[count, 1] = line.number, size
+        shared.clock[_OUTGOING] = count + 1
 
 
-@native(I64, ROWS, SCRATCH, SHARED, I64, I64, I64, I64)
-def _send(rows: Any, scratch: Any, shared: Any, number: int, frames: int, now_ns: int, count: int) -> int:
-    line = rows.line[number]
-    for _ in range(frames):
-        keys = line.keys_sent
-        size = packet_due(rows, scratch, number, now_ns, shared.outbox[count])
-        line.due_ns += FRAME_NS
-        if line.talking:
-            tell(shared, number, _SENT, line.talking, now_ns)
-        if line.keys_sent != keys:
-            tell(shared, number, _KEYED, line.keys_sent, now_ns)
-        if size and line.remote_size:
-            shared.outgoing[count, 0], shared.outgoing[count, 1] = number, size
-            count += 1
-    return count
-
-
-@native(I64, ROWS, SCRATCH, SHARED, I64, I64, I64)
-def _line_due(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int, count: int) -> int:
-    line = rows.line[number]
+@compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
+def _line_due(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     if not line.open:
-        return count
+        return
     if line.held:
-        made = flush(rows, scratch, number, now_ns)
-        if made >> PRESSES_SHIFT:
-            tell(shared, number, _HEARD, line.frames, line.presses)
-    word = rows.words[number]
-    if not line.talking and (word >> 32) < (word & 0xFFFFFFFF) and brought_forward(line, now_ns):
-        return int(_send(rows, scratch, shared, number, 1, now_ns, count))
-    frames = frames_due(line, now_ns)
-    return int(_send(rows, scratch, shared, number, frames, now_ns, count)) if frames else count
+        made = flush(line, scratch, now_ns)
+        if made & _MADE:
+            tell(shared, line.number, _HEARD, line.frames, line.presses)
+    word, frames = line.word[0], 1
+    waits = (word >> 32) < (word & 0xFFFFFFFF)
+    if line.talking or not waits or not brought_forward(line, now_ns):
+        frames = frames_due(line, now_ns)
+    for _ in range(frames):
+        _send(line, scratch, shared, now_ns)
 
 
-@native(I64, ROWS, SCRATCH, SHARED, I64, I64)
+@compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
 def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
-    """The packets of streams `first` and up that are due, in `outbox`. How many there are, and the stream to go
-    on with shifted up by 16: 0, or one for which there was no room."""
-    count = 0
-    for number in range(first, shared.clock[_LINES]):
-        if count > OUTBOX - 4:
-            return int(number << 16 | count)
-        if enter(rows.owner, number):
-            count = _line_due(rows, scratch, shared, number, now_ns, count)
-            leave(rows.owner, number)
-    return int(count)
+    """Puts the packets of streams `first` and up that are due into `outbox`. The stream to go on with once they
+    are sent; 0: that was all."""
+    clock = shared.clock
+    clock[_OUTGOING] = 0
+    for number in range(first, clock[_LINES]):
+        if clock[_OUTGOING] > OUTBOX - CATCH_UP - 1:
+            return int(number)
+        line = rows[number]
+        if enter(line.owner[:]):
+            _line_due(line, scratch, shared, now_ns)
+            leave(line.owner[:])
+    return 0
+
+
+@compiled(VOID(LINE, I64))
+def count_sent(line: Any, size: int) -> None:
+    """A packet of `size` octets was handed to the socket; 0: the socket did not take it."""
+    if size:
+        line.packets_sent += 1
+        line.octets_sent += size - HEADER_BYTES
+    else:
+        line.send_errors += 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pipeline.plane.native import BOOL, I64, LINE, ROWS, U8, VOID, native
+from pipeline.audio.compiled import compiled
+from pipeline.plane.native import BOOL, I64, LINE, U8, VOID
 
 _DIGITS: Final = 16
 _END: Final = 0x80
@@ -18,15 +19,14 @@ _RESTAMPED_MS: Final = 60
 _STRAGGLER_S: Final = 10  # further back is another clock, not an old packet
 
 
-@native(VOID, ROWS, I64, called_by_python=True)
-def forget_event(rows: Any, number: int) -> None:
+@compiled(VOID(LINE))
+def forget_event(line: Any) -> None:
     """Another source: its timestamps begin anew."""
-    line = rows.line[number]
     line.event = -1
     line.event_start = line.event_latest = line.event_duration = line.event_ended = 0
 
 
-@native(BOOL, LINE, I64, I64, I64, I64)
+@compiled(BOOL(LINE, I64, I64, I64, I64), inner=True)
 def _goes_on(line: Any, event: int, timestamp: int, duration: int, ended: int) -> bool:
     """Whether a packet with a later timestamp belongs to the event under way."""
     if event != line.event or (line.event_ended and not ended):
@@ -38,7 +38,7 @@ def _goes_on(line: Any, event: int, timestamp: int, duration: int, ended: int) -
     return bool(since <= slack and duration >= line.event_duration)
 
 
-@native(I64, LINE, U8, I64)
+@compiled(I64(LINE, U8, I64), inner=True)
 def key_of(line: Any, payload: Any, timestamp: int) -> int:
     """The event (0 to 15) where this is the first packet of it, else -1. `payload`: 4 octets or more."""
     event, ended = I64(payload[0]), I64(payload[1]) & _END

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.dtmf import KEYS
 from pipeline.leg import LegListener
-from pipeline.plane.rows import HEARD, PRESSES, Rows
+from pipeline.plane.rows import HEARD, PRESSES
 from sip.rtp.dtmf_dedup import DtmfDedup, Way
 from sip.rtp.telephone_event import DIGITS
 
@@ -17,14 +17,14 @@ _NS: Final = 1_000_000_000
 class Heard:
     """The frames and keys of one stream, in their order."""
 
-    __slots__ = ("_frames", "_listener", "_number", "_presses", "_rows", "_told", "_told_keys")
+    __slots__ = ("_frames", "_infos", "_line", "_listener", "_presses", "_told", "_told_keys")
 
-    def __init__(self, rows: Rows, number: int) -> None:
-        line = rows.line[number]
-        self._rows, self._number = rows, number
+    def __init__(self, line: Any) -> None:
+        """`line`: a record of `pipeline.plane.rows.LINE`."""
+        self._line, self._infos = line, line["heard_frames"]
         self._presses = DtmfDedup()
         samples = frame_samples(int(line["rate_hz"]))
-        self._frames: list[Pcm] = [rows.heard[number, slot, :samples] for slot in range(HEARD)]
+        self._frames: list[Pcm] = [frame[:samples] for frame in line["heard"]]
         self._told, self._told_keys = int(line["frames"]), int(line["presses"])
         self._listener: LegListener | None = None
 
@@ -36,7 +36,7 @@ class Heard:
     @listener.setter
     def listener(self, listener: LegListener | None) -> None:
         self._listener = listener
-        self._rows.line[self._number]["listening"] = listener is not None
+        self._line["listening"] = listener is not None
 
     def pass_on(self, frames: int, keys: int, now: float) -> None:
         """Passes on what there is up to frame number `frames` and key number `keys`. Of what a loop that stood
@@ -47,7 +47,7 @@ class Heard:
                 self._press_before(self._told, keys, now)
             slot = self._told % HEARD
             self._told += 1
-            position, arrived_ns, made_up = self._rows.frames[self._number, slot].item()
+            position, arrived_ns, made_up = self._infos[slot].item()
             if self._listener is not None:
                 self._listener.audio_received(
                     self._frames[slot], position, arrived_ns / _NS, concealed=bool(made_up)
@@ -56,7 +56,7 @@ class Heard:
 
     def _press_before(self, frame: int, keys: int, now: float) -> None:
         while self._told_keys < keys:
-            key, is_tone, before = self._rows.presses[self._number, self._told_keys % PRESSES].item()
+            key, is_tone, before = self._line["pressed"][self._told_keys % PRESSES].item()
             if before > frame:
                 return
             self._told_keys += 1

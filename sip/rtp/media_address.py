@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import struct
-import sys
-from typing import TypeAlias
 
+from pipeline.plane.address import Address
 from sip.errors import LocalError
 from sip.sdp.media_plan import MediaPlan
-
-Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 
 
 def resolved(bound: socket.socket, host: str, port: int) -> Address:
@@ -41,21 +37,3 @@ def rtcp_address(bound: socket.socket, plan: MediaPlan) -> Address | None:
 def unspecified(address: Address) -> bool:
     """Whether `address` is the unspecified one of RFC 2543's hold, which a socket takes for this machine."""
     return ipaddress.ip_address(address[0].partition("%")[0]).is_unspecified
-
-
-def sockaddr(bound: socket.socket, address: Address) -> bytes:
-    """`address` as `struct sockaddr_in` or `sockaddr_in6`."""
-    host, port = address[0], address[1]
-    if bound.family == socket.AF_INET6:
-        scope = address[3] if len(address) == 4 else 0
-        return struct.pack("=H", socket.AF_INET6) + struct.pack(">HI", port, 0) + ipaddress.ip_address(host.partition("%")[0]).packed + struct.pack("=I", scope)
-    return struct.pack("=H", socket.AF_INET) + struct.pack(">H", port) + ipaddress.ip_address(host).packed + bytes(8)
-
-
-def unpacked(packed: bytes) -> Address:
-    """The address of a `struct sockaddr_in` or `sockaddr_in6`, as `recvfrom` gives it."""
-    port = int.from_bytes(packed[2:4], "big")
-    if len(packed) >= 28:
-        scope = int.from_bytes(packed[24:28], sys.byteorder)
-        return ipaddress.IPv6Address(packed[8:24]).compressed, port, 0, scope
-    return str(ipaddress.IPv4Address(packed[4:8])), port

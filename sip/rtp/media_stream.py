@@ -1,52 +1,46 @@
 """The audio of one call: RTP on the media plane, RTCP beside it on the event loop.
 
 The plane reads, orders and decodes what comes, and paces, encodes and sends what is said, without Python in
-between. Here a stream is set up, frames are passed to the listener and taken from the source, and reports are
-exchanged.
+between. Here a stream is set up, frames are passed to the listener and taken from the source, and it is decided
+where the far end is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from pipeline.audio import FRAME_MS
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.playout import Playout
+from pipeline.plane.address import Address, sockaddr, unpacked
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.plane import Plane
-from pipeline.plane.rows import KEYS, Happened, Kind
-from pipeline.plane.setup import PayloadFormat, Sending, begin_sending, configure_sending, detect_tones, prepare, timestamp_at
-from pipeline.plane.setup import configure as configure_reception
+from pipeline.plane.rows import KEYS, Happened
+from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare, snapshot
 from sip.errors import LocalError
 from sip.rtp.dtmf_dedup import Way
 from sip.rtp.heard import Heard
-from sip.rtp.media_address import Address, resolved, rtcp_address, sockaddr, unpacked, unspecified
-from sip.rtp.packet import COMFORT_NOISE, MalformedPacket, payload_span
+from sip.rtp.latch import SILENT_S, Latch
+from sip.rtp.media_address import resolved, rtcp_address, unspecified
+from sip.rtp.media_formats import receiving, sending
 from sip.rtp.ports import PortRange
 from sip.rtp.pulled import Pulled
-from sip.rtp.reception_stats import Reception
-from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
+from sip.rtp.reports import BURST, Reports
+from sip.rtp.rtcp import PACKET_TYPES
 from sip.rtp.telephone_event import DIGITS, check_digits
-from sip.sdp.media_plan import Codec, MediaPlan
+from sip.sdp.media_plan import MediaPlan
 
 PATIENCE_MS: Final = 40
 """How long a lost packet holds up what is behind it."""
 
-BURST: Final = 64
-"""Reports read in one wake-up at the most: strangers must not hold up the other calls."""
-
 _HOUSEKEEPING_S: Final = 0.25
 _NS: Final = 1_000_000_000
-_KINDS: Final = {"pcmu": Kind.PCMU, "pcma": Kind.PCMA, "g722": Kind.G722, "opus": Kind.OPUS}
-_NOT_AUDIO: Final = PayloadFormat(Kind.NOT_AUDIO, 0, 0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaStats:
@@ -85,9 +79,10 @@ class StreamState(Enum):
 class MediaStream:
     """One call's RTP stream; a row of the media plane from its first plan to its close.
 
-    Packets are accepted from the plan's address alone. With symmetric RTP the first plausible packet sets the
-    far end's address once; no later packet changes it, only a plan with another address does. `reaches` tells
-    whether an address may be sent to (None: every one), whoever named it."""
+    Packets are accepted from the plan's address. With symmetric RTP a source that proves itself while that
+    address is silent takes its place (`sip.rtp.latch`); `signalled_by` names the host that the signalling comes
+    from, which is believed sooner. `reaches` tells whether an address may be sent to (None: every one), whoever
+    named it."""
 
     def __init__(
         self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,
@@ -96,32 +91,30 @@ class MediaStream:
         """Use `open`."""
         self.on_timeout: Callable[[], None] | None = None
         self.reaches: Callable[[str], bool] | None = None
+        self.signalled_by = ""
         self._rtp, self._rtcp = sockets
         self._ports = ports
         self._plane = plane
         self._loop = loop
         self._state = StreamState.BOUND
         self._local_port = int(self._rtp.getsockname()[1])
-        self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
+        self._reports = Reports(*sockets, loop)
+        self._latch = Latch(allows=lambda address: self._sendable(address) is not None)
         self._plan: MediaPlan | None = None
         self._number = -1
         self._line: Any = None
         self._heard: Heard | None = None
         self._outgoing: Outgoing | None = None
         self._pulled: Pulled | None = None
-        self._reception: Reception | None = None
         self._keyed: list[tuple[int, asyncio.Future[bool]]] = []
-        self._remote: Address | None = None  # None: symmetric, and not latched yet
-        self._remote_rtcp: Address | None = None
+        self._remote: Address | None = None
         self._symmetric = False
-        self._strange = self._bad_reports = self._report_errors = 0
+        self._strange = 0
         self._timeout_s = math.inf
         self._configured_s = 0.0
-        self._report_due_s = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
-        loop.add_reader(self._rtcp, self._rtcp_readable)
 
     @classmethod
     def open(
@@ -155,25 +148,25 @@ class MediaStream:
     @property
     def stats(self) -> MediaStats:
         """Counters up to now; may be read after `close`."""
-        remote, line, reception = self._reports.remote, self._line, self._reception
-        if line is None or reception is None:
-            return MediaStats(strange_address=self._strange, bad_packets=self._bad_reports)
+        line, reports = self._line, self._reports
+        if line is None:
+            return MediaStats(strange_address=self._strange + reports.strange, bad_packets=reports.bad)
         return MediaStats(
             packets_sent=int(line["packets_sent"]),
             bytes_sent=int(line["octets_sent"]),
-            send_errors=int(line["send_errors"]) + self._report_errors,
+            send_errors=int(line["send_errors"]) + reports.errors,
             packets_received=int(line["packets"]),
             bytes_received=int(line["octets"]),
             lost=int(line["lost"]),
             late=int(line["late"]),
-            strange_address=int(line["strange"]) + self._strange,
-            bad_packets=int(line["bad"]) + self._bad_reports,
+            strange_address=int(line["strange"]) + self._strange + reports.strange,
+            bad_packets=int(line["bad"]) + reports.bad,
             concealed=int(line["concealed"]),
-            jitter_ms=reception.jitter_ms,
-            remote_lost=remote.lost,
-            remote_fraction_lost=remote.fraction_lost,
-            remote_jitter_ms=remote.jitter * 50 / max(1, int(line["send_step"])) * 20,
-            rtt_ms=remote.rtt_ms,
+            jitter_ms=reports.jitter_ms,
+            remote_lost=reports.far.lost,
+            remote_fraction_lost=reports.far.fraction_lost,
+            remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
+            rtt_ms=reports.far.rtt_ms,
         )
 
     def configure(
@@ -184,44 +177,46 @@ class MediaStream:
 
         The first plan fixes `rate_hz`; a later codec at another rate is resampled in both directions. Raises
         LocalError for an address that is not an IP address of the socket's family, for an unsupported codec,
-        and on a closed stream; the stream then stays as it was."""
+        where the plane is full, and on a closed stream; the stream then stays as it was."""
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
         address = resolved(self._rtp, plan.remote_host, plan.remote_port)
-        sendable = self._sendable(address)
         reports = self._sendable(rtcp_address(self._rtp, plan))
+        receives, sends = receiving(plan), sending(plan)
         before, now = self._plan, self._loop.time()
         if before is None:
             self._begin(plan, now)
         moved = before is None or address != resolved(self._rtp, before.remote_host, before.remote_port)
         with self._plane.held(self._number) as line:
-            self._configure_reception(plan, inband_dtmf=inband_dtmf)
-            configure_sending(line, _sending(plan))
-            if moved or symmetric != self._symmetric:
-                self._aim(line, sendable)
-                line["symmetric"], line["latched"] = symmetric, False
-                self._remote = None if symmetric else address
-        if moved or symmetric != self._symmetric or not symmetric:
-            self._remote_rtcp = reports
+            configure(line, receives)
+            detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
+            configure_sending(line, sends)
+            line["symmetric"] = symmetric
+            if moved or not symmetric:
+                self._name(line, address, now)
+        if moved or not symmetric:
+            self._reports.remote, self._reports.mux = reports, plan.rtcp_mux
         self._symmetric, self._plan, self._configured_s = symmetric, plan, now
         # Who holds the call often sends nothing; the session timer finds out whether they are still there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
-        return not plan.sends or sendable is not None
+        return not plan.sends or self._sendable(address) is not None
 
     def _begin(self, plan: MediaPlan, now: float) -> None:
         """Takes a row of the plane. What came before the first plan is not heard late."""
         _drain(self._rtp)
-        self._number = self._plane.open(self._rtp.fileno(), self._happened)
-        rows = self._plane.rows
+        try:
+            self._number = self._plane.open(self._rtp, self._happened)
+        except LookupError as error:
+            raise LocalError(str(error)) from None
         with self._plane.held(self._number) as line:
-            prepare(rows, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
-            begin_sending(rows, self._number, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
+            prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
+            line["takeover_ns"] = round(SILENT_S * _NS)
+            begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
             self._line = line
-        self._heard = Heard(rows, self._number)
-        self._outgoing = Outgoing(rows, self._number, self._plane.poke)
-        self._reception = Reception(self._line)
+        self._heard = Heard(self._line)
+        self._outgoing = Outgoing(self._line, self._plane.poke)
+        self._reports.begin(self._line, now)
         self._state = StreamState.FLOWING
-        self._report_due_s = self._reports.first_due(now)
         self._connect()
         self._housekeep()
 
@@ -247,7 +242,7 @@ class MediaStream:
         if wanted - done + len(digits) > KEYS:
             raise LocalError(f"more than {KEYS} DTMF digits waiting to be sent")
         for index, digit in enumerate(digits):
-            self._plane.rows.wanted_keys[self._number, (wanted + index) % KEYS] = DIGITS.index(digit)
+            line["wanted_keys"][(wanted + index) % KEYS] = DIGITS.index(digit)
         line["keys_wanted"] = wanted + len(digits)
         sent: asyncio.Future[bool] = self._loop.create_future()
         self._keyed.append((wanted + len(digits), sent))
@@ -264,17 +259,18 @@ class MediaStream:
         if self._state is StreamState.CLOSED:
             return
         if self._state is StreamState.FLOWING:
-            self._report(self._loop.time(), bye=True)
+            now = self._loop.time()
+            self._reports.send(now, bye=True)
             self._disconnect()
-            self._line = self._line.copy()
-            self._reception = Reception(self._line)
-            self._plane.shut(self._number)
+            self._plane.shut(self._number, self._rtp)
+            self._line = snapshot(self._line)
+            self._reports.begin(self._line, now)
         self._state = StreamState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
         for _, sent in self._keyed:
             _settle(sent, complete=False)
-        self._loop.remove_reader(self._rtcp)
+        self._reports.close()
         for bound in (self._rtp, self._rtcp):
             bound.close()
         self._ports.release(self._local_port)
@@ -291,7 +287,7 @@ class MediaStream:
             while self._keyed and self._keyed[0][0] <= one:
                 _settle(self._keyed.pop(0)[1], complete=True)
         elif kind == Happened.ASIDE:
-            self._look_at(*self._plane.aside(one), two)
+            self._look_at(*self._plane.aside(one), two / _NS)
 
     def _left(self, at: float) -> None:
         if self._pulled is not None:
@@ -299,88 +295,61 @@ class MediaStream:
         elif isinstance(self._source, Playout):
             self._source.left(at)
 
-    def _look_at(self, data: bytes, sender: bytes, at_ns: int) -> None:
+    def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
         """A report on the RTP port, or a datagram that may decide where the far end is."""
-        address = unpacked(sender)
-        if len(data) > 1 and data[1] in PACKET_TYPES:
-            self._receive_report(data, at_ns / _NS)
-        elif address == self._remote or self._latches(data, address):
-            with self._plane.held(self._number) as line:
-                self._aim(line, address)
-                line["latched"] = True
-                self._plane.receive(self._number, data, at_ns)
-                frames, keys = int(line["frames"]), int(line["presses"])
-            if self._heard is not None:
-                self._heard.pass_on(frames, keys, at_ns / _NS)
+        address, line = unpacked(sender), self._row
+        if address == self._remote:
+            if len(data) > 1 and data[1] in PACKET_TYPES:
+                self._reports.receive(data, at)
+                return
+            proof = [(data, at)]  # put aside before its source was latched onto
         else:
+            clock_hz = int(line["media"][data[1] & 0x7F]["clock_hz"]) if len(data) > 1 else 0
+            heard_at = int(line["heard_ns"]) / _NS
+            proof = self._latch.judge(data, address, at, clock_hz=clock_hz, heard_at=heard_at)
+        if not proof:
             self._strange += 1
+            return
+        with self._plane.held(self._number):
+            if address != self._remote:
+                self._aim(line, address)
+                self._aim_reports(address)
+            for packet, arrived in proof:
+                self._plane.receive(self._number, packet, round(arrived * _NS))
+            frames, keys = int(line["frames"]), int(line["presses"])
+        if self._heard is not None:
+            self._heard.pass_on(frames, keys, at)
 
-    def _latches(self, data: bytes, address: Address) -> bool:
-        """Whether the datagram, the first that fits, says where the far end of symmetric RTP is."""
-        plan = self._plan
-        if plan is None or not self._symmetric or self._remote is not None:
-            return False
-        if payload_span(data, len(data)) is None or self._sendable(address) is None:
-            return False
-        self._remote = address
-        if plan.rtcp_port is not None:
-            beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
-            self._remote_rtcp = address if plan.rtcp_mux else beside
-        return True
+    # Where the far end is -----------------------------------------------------------------------------------
+
+    def _name(self, line: Any, address: Address, now: float) -> None:
+        """The plan says that the far end is at `address`."""
+        left = self._remote if self._remote != address else None
+        self._latch.aim(frozenset((address[0], self.signalled_by)), left=left, now=now)
+        self._aim(line, self._sendable(address))
+        self._reports.host = address[0] if self._remote is not None else None
+        if left is not None:
+            line["heard_ns"] = 0  # the one that was left may be replaced at once
 
     def _aim(self, line: Any, address: Address | None) -> None:
-        packed = b"" if address is None else sockaddr(self._rtp, address)
-        self._plane.rows.remote[self._number, : len(packed)] = list(packed)
+        packed = b"" if address is None else sockaddr(address)
+        line["remote"][: len(packed)] = list(packed)
         line["remote_size"] = len(packed)
+        self._remote = address
 
-    # Reports ------------------------------------------------------------------------------------------------
+    def _aim_reports(self, address: Address) -> None:
+        reports, plan = self._reports, self._plan
+        reports.host = address[0]
+        if plan is not None and (plan.rtcp_mux or plan.rtcp_port is not None):
+            beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
+            reports.remote = address if plan.rtcp_mux else beside
 
-    def _rtcp_readable(self) -> None:
-        now = self._loop.time()
-        for _ in range(BURST):
-            try:
-                data, address = self._rtcp.recvfrom(2048)
-            except OSError:
-                return
-            remote = self._remote
-            if remote is None or address[0] != remote[0]:
-                self._strange += 1
-                continue
-            self._receive_report(data, now)
-
-    def _receive_report(self, data: bytes, now: float) -> None:
-        if self._line is None:
-            return
-        try:
-            self._reports.receive(data, int(self._line["own_ssrc"]), now)
-        except MalformedPacket:
-            self._bad_reports += 1
-
-    def _housekeep(self) -> None:
-        now = self._loop.time()
-        self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
-        if now >= self._report_due_s:
-            self._report_due_s = self._reports.next_due(now)
-            self._report(now, bye=False)
-        heard_s = max(self._configured_s, int(self._line["heard_ns"]) / _NS)
-        if now - heard_s > self._timeout_s:
-            self._timeout_s = math.inf  # said once
-            if self.on_timeout is not None:
-                self.on_timeout()
-
-    def _report(self, now: float, *, bye: bool) -> None:
-        line, plan, address = self._line, self._plan, self._remote_rtcp
-        if plan is None or address is None:
-            return
-        sent = Sent(
-            int(line["own_ssrc"]), timestamp_at(line, now), int(line["packets_sent"]), int(line["octets_sent"])
-        )
-        compose = self._reports.bye if bye else self._reports.report
-        heard = self._reception if line["ssrc"] >= 0 else None
-        try:
-            (self._rtp if plan.rtcp_mux else self._rtcp).sendto(compose(sent, heard, now), address)
-        except OSError:
-            self._report_errors += 1
+    def _sendable(self, address: Address | None) -> Address | None:
+        """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
+        be this machine."""
+        if address is None or unspecified(address):
+            return None
+        return address if self.reaches is None or self.reaches(address[0]) else None
 
     # Listener and source ------------------------------------------------------------------------------------
 
@@ -404,38 +373,15 @@ class MediaStream:
         elif isinstance(self._source, Playout):
             self._source.connect(None)
 
-    def _configure_reception(self, plan: MediaPlan, *, inband_dtmf: bool) -> None:
-        formats = {number: _format(codec) for number, codec in plan.receive.items()}
-        formats.setdefault(COMFORT_NOISE, _NOT_AUDIO)
-        events = -1 if plan.dtmf_receive is None else plan.dtmf_receive
-        if events >= 0:
-            formats[events] = _NOT_AUDIO
-        configure_reception(
-            self._plane.rows, self._number, formats,
-            dtmf_type=events, dtmf_hz=plan.dtmf_clock_rate_hz, receives=plan.receives,
-        )  # fmt: skip
-        detect_tones(self._plane.rows, self._number, wanted=inband_dtmf or events < 0)
-
-    def _sendable(self, address: Address | None) -> Address | None:
-        """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
-        be this machine."""
-        if address is None or unspecified(address):
-            return None
-        return address if self.reaches is None or self.reaches(address[0]) else None
-
-
-def _format(codec: Codec) -> PayloadFormat:
-    return PayloadFormat(_KINDS[codec.name.lower()], codec.clock_rate_hz, codec.rate_hz)
-
-
-def _sending(plan: MediaPlan) -> Sending:
-    return Sending(
-        payload_type=plan.send_payload_type,
-        format=_format(plan.codec),
-        events_type=-1 if plan.dtmf_send is None else plan.dtmf_send,
-        events_hz=plan.dtmf_clock_rate_hz,
-        sends=plan.sends,
-    )
+    def _housekeep(self) -> None:
+        now = self._loop.time()
+        self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
+        self._reports.send_due(now)
+        heard_s = max(self._configured_s, int(self._line["heard_ns"]) / _NS)
+        if now - heard_s > self._timeout_s:
+            self._timeout_s = math.inf  # said once
+            if self.on_timeout is not None:
+                self.on_timeout()
 
 
 def _drain(bound: socket.socket) -> None:

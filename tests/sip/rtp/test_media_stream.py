@@ -31,7 +31,8 @@ from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 
-pytestmark = pytest.mark.virtual_clock
+pytestmark = pytest.mark.virtual_clock(and_real=True)
+"""The plane runs on its thread by the real clock, and on the event loop by the virtual one."""
 
 
 class Peer:
