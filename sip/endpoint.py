@@ -128,8 +128,9 @@ class Endpoint:
         settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
-        self._plane = Plane(self._driver.loop)
         await self._driver.open()
+        # Calls that have ended leave their rows a moment later.
+        self._plane = Plane(self._driver.loop, capacity=2 * self.settings.max_calls + 16)
         self._open = True
         for trunk in self._trunks.values():
             self._register(trunk)
@@ -240,12 +241,13 @@ class Endpoint:
         self._check_room(call_id)
         hop = hop_of(invitation.targets[0])
         try:
-            await self._driver.transport.names.resolve(hop.host)
+            peer = await self._driver.transport.names.resolve(hop.host)
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
         await self._check_egress(trunk, invitation.targets)
         self._check_room(call_id)
         stream = self._open_stream()
+        stream.signalled_by = peer
         capabilities = self._capabilities(trunk, stream, hop)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
         parties = Parties(
@@ -315,6 +317,7 @@ class Endpoint:
             logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
             invite.reject(503, now)
             return
+        stream.signalled_by = event.source.host
         capabilities = self._capabilities(trunk, stream, event.source, peer=event.source.host)
         if not invite.describe(capabilities, now):
             stream.close()

@@ -15,7 +15,6 @@ from pipeline.plane.send import SLOT_NS
 from pipeline.plane.step import count_sent, due, take
 
 _BURST: Final = 64  # datagrams of one stream in one go: strangers must not hold up the other calls
-_SLOT_S: Final = SLOT_NS / 1e9
 
 
 class OnLoop:
@@ -80,8 +79,7 @@ class OnLoop:
         if not self._sockets:
             return
         self._clock[Field.TICKS] += 1
-        now = self._loop.time()
-        self._timer = self._loop.call_at(now // _SLOT_S * _SLOT_S + _SLOT_S, self._tick)
+        self._timer = self._loop.call_at((self._now_ns() // SLOT_NS + 1) * SLOT_NS / 1e9, self._tick)
         self._send()
 
     def _send(self) -> None:

@@ -29,9 +29,19 @@ class Outgoing:
         self._departed, self._limit = both >> 32, both & 0xFFFFFFFF
 
     @property
+    def waiting(self) -> int:
+        """How many frames have not left."""
+        return self._limit - (int(self._word[0]) >> 32)
+
+    @property
     def room(self) -> int:
         """How many frames there is room for."""
-        return AHEAD - (self._limit - (int(self._word[0]) >> 32))
+        return AHEAD - self.waiting
+
+    @property
+    def talking(self) -> bool:
+        """Whether the packet that left last was a frame of these."""
+        return bool(self._line["talking"])
 
     def say(self, frames: Sequence[Pcm]) -> None:
         """Appends frames, for which there is room. The first after silence leaves at once."""

@@ -16,9 +16,9 @@ from pipeline.plane import atomic, rows
 from pipeline.plane.drive import Drive
 from pipeline.plane.on_loop import OnLoop
 from pipeline.plane.on_thread import SUPPORTED, OnThread
-from pipeline.plane.receive import receive
-from pipeline.plane.rows import PACKET_BYTES, Field, Happened
+from pipeline.plane.rows import Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
+from pipeline.plane.step import take
 
 CAPACITY: Final = 1024
 """Streams of one plane; a row that was never used is no memory."""
@@ -41,7 +41,7 @@ class Plane:
         self.rows = rows.rows(capacity)
         self.shared = rows.shared()
         self._clock, self._events = self.shared["clock"], self.shared["events"]
-        self._scratch = rows.scratch()  # Python's, beside that of the thread
+        self._scratch, self._own = rows.scratch(), rows.shared()  # Python's, beside those of the thread
         self._free = list(range(capacity))[::-1]
         self._left: deque[tuple[int, int, int]] = deque()
         self._news: list[News | None] = [None] * capacity
@@ -103,9 +103,14 @@ class Plane:
 
     def receive(self, number: int, data: bytes, at_ns: int) -> None:
         """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all."""
-        packet = np.zeros(PACKET_BYTES, np.uint8)
-        packet[: len(data)] = np.frombuffer(data, np.uint8)
-        receive(self.rows[number], self._scratch, packet, len(data), at_ns)
+        line, own = self.rows[number], self._own
+        own["packet"][: len(data)] = np.frombuffer(data, np.uint8)
+        own["sender"][:] = line["remote"]
+        clock = own["clock"]
+        clock[Field.SIZE], clock[Field.SENDER_LENGTH] = len(data), line["remote_size"]
+        take(self.rows, self._scratch, own, number, at_ns)
+        clock[Field.EVENT_TAIL] = clock[Field.EVENT_HEAD]
+        clock[Field.ASIDE_TAIL] = clock[Field.ASIDE_HEAD]
 
     def aside(self, slot: int) -> tuple[bytes, bytes]:
         """A datagram that was put aside, and the sockaddr that it came from; valid while the event is told."""

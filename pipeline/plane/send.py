@@ -180,7 +180,8 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
             frame = line.sent[taken % SENT, : line.samples]
             frame[:] = line.said[taken % SAID, : line.samples]
             _at_gain(line, frame)
-            line.marker |= 1 - line.talking
+            if line.talking == 0:
+                line.marker = 1
             line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
             size = _encode(line, scratch, frame, packet)
     line.timestamp = (line.timestamp + line.send_step) & 0xFFFFFFFF

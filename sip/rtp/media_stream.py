@@ -312,6 +312,7 @@ class MediaStream:
             return
         with self._plane.held(self._number):
             if address != self._remote:
+                self._strange -= len(proof) - 1  # they were no strangers after all
                 self._aim(line, address)
                 self._aim_reports(address)
             for packet, arrived in proof:
