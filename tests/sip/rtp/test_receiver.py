@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.dtmf import tone
-from sip.rtp.codecs import encoder
+from pipeline.plane.codecs import MAX_RECOVERED
 from pipeline.plane.frames import MAX_CONCEALED
-from sip.rtp.packet import RtpPacket
 from pipeline.plane.rows import PACKET_BYTES
+from sip.rtp.codecs import encoder
 from sip.rtp.media_stream import PATIENCE_MS
+from sip.rtp.packet import RtpPacket
 from sip.rtp.telephone_event import event_payloads
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec, MediaPlan
 from tests.support.speech.media import (
@@ -265,14 +266,14 @@ def test_a_lost_opus_packet_comes_out_of_the_fec_of_the_next() -> None:
 
 def test_a_hole_in_opus_is_filled_to_its_length_or_left_but_for_its_last_frame() -> None:
     sent = packets(payloads(speech_like(16000 * 2, 16000), OPUS, 320), step=960, payload_type=111)
-    for lost in (3, MAX_CONCEALED, MAX_CONCEALED + 1):
+    for lost in (3, MAX_RECOVERED, MAX_RECOVERED + 1):
         target, recorder = receiver(plan(codec=OPUS), rate_hz=16000)
         talk(target, sent[:40] + sent[40 + lost :])
         made_up = [
             position // 320 for position, up in zip(recorder.positions, recorder.concealed, strict=True) if up
         ]
         last = 40 + lost - 1
-        assert made_up == (list(range(40, last + 1)) if lost <= MAX_CONCEALED else [last])
+        assert made_up == (list(range(40, last + 1)) if lost <= MAX_RECOVERED else [last])
         assert recorder.positions[-1] == 99 * 320
         assert target.line["concealed"] == len(made_up)
 
