@@ -2,7 +2,7 @@
 
 ```
 phone  MediaStream ► RtpReceiver ► Reorder ► Decoder ► FrameAssembly ┐
-web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
+web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ┤
        Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
                                                                              agent ◄───────────────────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
@@ -31,7 +31,7 @@ from pipeline.audio import FRAME_MS, echo_gate, frames, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.echo_gate import EchoGate
-from pipeline.audio.opus import OpusDecoder, OpusEncoder
+from pipeline.audio.opus import OpusEncoder
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
@@ -45,6 +45,7 @@ from pipeline.media.pacer import Pace
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
 from pipeline.media.reorder import Reorder
+from pipeline.plane import codecs as plane_codecs
 from pipeline.session import audio_input, synthesis
 from pipeline.session.agent_turns import AgentTurns
 from pipeline.session.audio_input import AudioInput
@@ -61,6 +62,7 @@ from sip.rtp import frame_assembly
 from sip.rtp import receiver as rtp_receiver
 from sip.rtp.codecs import decoder, encoder
 from sip.rtp.frame_assembly import FrameAssembly
+from sip.rtp.heard import Heard
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.receiver import RtpReceiver
 from sip.rtp.sender import RtpSender
@@ -139,12 +141,12 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from a participant's connection to turn-taking."""
     clock_hz, rate_hz = opus.CLOCK_HZ, opus.RATE_HZ
     missing = constant("a missing packet is waited for, at most", room_receiver, "PATIENCE_MS")
+    most = constant("made up for one hole, at most", plane_codecs, "MAX_RECOVERED", unit="frames")
+    length = constant("length", frames, "FRAME_MS")
     kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
     yield Stage(SecureLink.opened, "SRTP decrypted", clock_hz)
-    yield Stage(OpusReceiver.packet, "header, payload type, source", clock_hz)
-    yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
-    yield Stage(OpusDecoder.decode, "Opus to PCM, decoded at this rate", rate_hz)
-    yield from assembled(rate_hz, None)
+    yield Stage(OpusReceiver.packet, "source, order, Opus to PCM, losses concealed", rate_hz, (missing, most))
+    yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
     yield Stage(Bridge.place, "one person straight through, several mixed", rate_hz, (kept,))
     yield from heard(rate_hz, made, placed=False)
 
