@@ -2,7 +2,7 @@
 
 ```
 phone  socket ► the media plane (order, decoder, frames: pipeline.plane) ► Heard ┐
-web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
+web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ┤
        Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
                                                                              agent ◄───────────────────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by

@@ -144,7 +144,6 @@ def at_rate(line: Any, scratch: Any, samples: Any) -> Any:
 @compiled(VOID(LINE, SCRATCH, I16, I64, I64, I64), inner=True)
 def audio(line: Any, scratch: Any, samples: Any, timestamp: int, at_ns: int, made_up: int) -> None:
     """A packet's audio, at its codec's rate, in order. `made_up`: by the codec, for a packet that was lost."""
-    line.concealed += made_up
     units = samples.shape[0] * line.media_clock_hz // line.media_rate_hz
     place(line, scratch, timestamp, units, at_ns)
     fill(line, scratch, at_rate(line, scratch, samples), at_ns, made_up)

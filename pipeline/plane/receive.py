@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
-from pipeline.audio import kernels
 from pipeline.audio.compiled import compiled
 from pipeline.plane import order
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES, begin_decoder, decode, recover
 from pipeline.plane.frames import audio, comfort_noise, gap, press, restart, use
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.reception import arrival, begin_source, count
@@ -26,7 +26,8 @@ PLAIN: Final = 0x80
 COMFORT_NOISE: Final = 13
 _EVENT_BYTES: Final = 4
 _MOST_FRAMES: Final = 16  # of one packet: more than any payload has
-_NOT_AUDIO, _PCMU, _PCMA = int(Kind.NOT_AUDIO), int(Kind.PCMU), int(Kind.PCMA)
+_PADDING: Final = 0x20
+_NOT_AUDIO, _OPUS = int(Kind.NOT_AUDIO), int(Kind.OPUS)
 
 
 class Verdict(IntEnum):
@@ -65,7 +66,7 @@ def payload_span(data: Any, size: int) -> int:
         end = size - padding
         if not padding or end < start:
             return 0
-    return start << 16 | end
+    return int(start << 16 | end)
 
 
 @compiled(I64(U8, I64), inner=True)
@@ -83,15 +84,19 @@ def _made_plain(data: Any, size: int) -> int:
 @compiled(BOOL(LINE, I64, I64, I64, I64), inner=True)
 def _is_believed(line: Any, ssrc: int, sequence: int, payload_type: int, now_ns: int) -> bool:
     """The stream's first source at once; another only after two packets in a row between which ours was
-    silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2)."""
+    silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2). With
+    `takeover_ns`: once ours has been silent for so long."""
     if line.ssrc >= 0:
-        if ssrc != line.candidate or sequence != line.candidate_next or line.heard_ns > line.candidate_ns:
+        if line.takeover_ns:
+            if now_ns - line.heard_ns < line.takeover_ns:
+                return False
+        elif ssrc != line.candidate or sequence != line.candidate_next or line.heard_ns > line.candidate_ns:
             line.candidate, line.candidate_next, line.candidate_ns = ssrc, (sequence + 1) & 0xFFFF, now_ns
             return False
         order.forget_order(line)
         forget_event(line)
         restart(line)
-        line.payload_type = -1
+        line.payload_type, line.decoders = -1, 0
     clock_hz = line.media[payload_type].clock_hz
     begin_source(line, ssrc, clock_hz if clock_hz else 8000)
     return True
@@ -109,15 +114,15 @@ def _play(line: Any, scratch: Any, packet: Any, timestamp: int, at_ns: int) -> N
         return
     if payload_type != line.payload_type:
         use(line, payload_type)
-    if payload.shape[0] == 0:
-        line.bad += 1
-        return
-    samples = scratch.pcm[: payload.shape[0]]
-    if media.kind == _PCMU:
-        kernels.ulaw_decode(payload, samples)
+        begin_decoder(line, media.kind)
+    size = payload.shape[0]
+    if size == 0 and packet[0] & _PADDING:
+        return  # a browser probes the bandwidth
+    samples = decode(line, scratch, payload, media.kind) if size <= MAX_PAYLOAD_BYTES else 0
+    if samples > 0:
+        audio(line, scratch, scratch.pcm[:samples], timestamp, at_ns, 0)
     else:
-        kernels.alaw_decode(payload, samples)
-    audio(line, scratch, samples, timestamp, at_ns, 0)
+        line.bad += 1
 
 
 @compiled(VOID(LINE, SCRATCH, I64), inner=True)
@@ -125,6 +130,16 @@ def _play_slot(line: Any, scratch: Any, slot: int) -> None:
     kept = line.slots[slot]
     _play(line, scratch, line.held_octets[slot, : kept.size], kept.timestamp, kept.arrived_ns)
     order.take_out(line, slot)
+
+
+@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
+def _fill_gap(line: Any, scratch: Any, following: Any, timestamp: int, now_ns: int) -> None:
+    """Makes up what was given up before the packet `following`, which is stamped `timestamp`."""
+    payload_type = I64(following[1]) & 0x7F
+    if payload_type == line.payload_type and line.media[payload_type].kind == _OPUS:
+        recover(line, scratch, following[HEADER_BYTES:], timestamp, now_ns)
+    else:
+        gap(line, scratch, timestamp, now_ns)
 
 
 @compiled(VOID(LINE, SCRATCH, I64), inner=True)
@@ -139,7 +154,7 @@ def _flush(line: Any, scratch: Any, now_ns: int) -> None:
             slot = order.nearest(line)
             kept = line.slots[slot]
             order.give_up(line, kept.sequence)
-            gap(line, scratch, kept.timestamp, now_ns)
+            _fill_gap(line, scratch, line.held_octets[slot, : kept.size], kept.timestamp, now_ns)
         _play_slot(line, scratch, slot)
 
 
@@ -190,7 +205,7 @@ def _made(line: Any, frames: int, presses: int) -> int:
     return int(line.frames - frames << FRAMES_SHIFT | line.presses - presses << PRESSES_SHIFT | waits)
 
 
-@compiled(I64(LINE, SCRATCH, I64), inner=True)
+@compiled(I64(LINE, SCRATCH, I64))
 def flush(line: Any, scratch: Any, now_ns: int) -> int:
     """Plays what is in order by now, and gives up what was waited for long enough. What was made of it."""
     frames, presses = line.frames, line.presses
@@ -198,7 +213,7 @@ def flush(line: Any, scratch: Any, now_ns: int) -> int:
     return _made(line, frames, presses)
 
 
-@compiled(I64(LINE, SCRATCH, U8, I64, I64), inner=True)
+@compiled(I64(LINE, SCRATCH, U8, I64, I64))
 def receive(line: Any, scratch: Any, data: Any, size: int, now_ns: int) -> int:
     """One datagram of the far end's, the first `size` octets of `data`. What was made of it."""
     frames, presses = line.frames, line.presses

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from pipeline.audio import kernels
 from pipeline.audio.dtmf import COSINES, SINES
+from pipeline.audio.g722 import COLUMNS
+from pipeline.audio.opus import DECODER_BYTES, ENCODER_BYTES
 from pipeline.audio.resample import phases
 
 _UP, _DOWN = phases(8000, 16000), phases(16000, 8000)
@@ -95,7 +97,7 @@ _RECEPTION: Final = (
 # Frames of 20 ms on the far end's clock.
 _FRAMES: Final = (
     "payload_type", "media_clock_hz", "media_rate_hz", "expected", "heard_at_ns", "position", "filled", "made_up",
-    "concealed", "frames", "resampled",
+    "concealed", "recovered", "frames", "resampled", "decoders",
 )  # fmt: skip
 _CONCEALMENT: Final = ("losses", "period", "phase")
 # The event under way (RFC 4733).
@@ -144,6 +146,10 @@ LINE: Final = np.dtype(
         ("resampling", "f4", (RESAMPLING,)),
         ("send_resampling", "f4", (RESAMPLING,)),
         ("held_octets", "u1", (HELD + 1, PACKET_BYTES)),
+        ("g722_heard", "i4", (COLUMNS,)),
+        ("g722_sent", "i4", (COLUMNS,)),
+        ("opus_heard", "i8", (max(1, -(-DECODER_BYTES // 8)),)),  # states of libopus
+        ("opus_sent", "i8", (max(1, -(-ENCODER_BYTES // 8)),)),
     ],
     align=True,
 )

@@ -22,6 +22,7 @@ import numpy as np
 from pipeline.audio import kernels
 from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
+from pipeline.plane.codecs import encode
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
@@ -67,7 +68,7 @@ def _head(line: Any, packet: Any, payload_type: int, timestamp: int) -> None:
 
 @compiled(I64(LINE, SCRATCH, I16, U8), inner=True)
 def _encode(line: Any, scratch: Any, frame: Any, packet: Any) -> int:
-    """A frame at the leg's rate, as a packet; its size."""
+    """A frame at the leg's rate, as a packet; its size, 0 where its codec refuses."""
     if line.send_rate_hz != line.rate_hz:
         up = line.rate_hz < line.send_rate_hz
         ratio, step = (2, 1) if up else (1, 2)
@@ -75,13 +76,12 @@ def _encode(line: Any, scratch: Any, frame: Any, packet: Any) -> int:
         phases = scratch.up[:] if up else scratch.down[:]
         kernels.polyphase(frame, line.send_resampling[:], phases, out, (line.resent, step))
         frame = out
-    payload = packet[HEADER_BYTES : HEADER_BYTES + frame.shape[0]]
-    if line.send_kind == _PCMU:
-        kernels.ulaw_encode(frame, payload)
-    else:
-        kernels.alaw_encode(frame, payload)
+    size = encode(line, frame, packet[HEADER_BYTES:])
+    if size <= 0:
+        line.send_errors += 1
+        return 0
     _head(line, packet, line.send_type, line.timestamp)
-    return HEADER_BYTES + frame.shape[0]
+    return int(HEADER_BYTES + size)
 
 
 @compiled(I64(LINE, SCRATCH, U8), inner=True)

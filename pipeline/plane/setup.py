@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.audio import FRAME_MS, frame_samples
+from pipeline.plane.codecs import begin_encoder
 from pipeline.plane.frames import forget_tone
 from pipeline.plane.order import forget_order
 from pipeline.plane.rows import NUMBERS, Kind
@@ -62,9 +63,12 @@ class Receiving:
 def configure(line: Any, receiving: Receiving) -> None:
     """What the far end may send from now on."""
     line["media"] = 0
+    kept = 0
     for payload_type, each in receiving.formats.items():
+        kept |= 1 << each.kind
         line["media"][payload_type] = (each.kind, each.clock_hz, each.rate_hz)
     line["payload_type"] = -1
+    line["decoders"] &= kept
     line["dtmf_type"], line["dtmf_hz"] = receiving.events_type, receiving.events_hz
     forget_event(line)
     if receiving.receives and not line["receives"]:
@@ -109,6 +113,8 @@ def configure_sending(line: Any, sending: Sending) -> None:
         _new_source(line)
     if sending.sends and not line["sends"]:
         line["marker"] = 1
+    if sending.format.kind != line["send_kind"]:
+        begin_encoder(line, sending.format.kind)
     line["send_type"], line["send_kind"] = sending.payload_type, sending.format.kind
     line["send_step"], line["send_rate_hz"] = step, sending.format.rate_hz
     line["events_type"], line["events_step"] = sending.events_type, sending.events_hz * FRAME_MS // 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pipeline.audio.opus import OpusMissing, library
 from pipeline.plane.rows import Kind
 from pipeline.plane.setup import PayloadFormat, Receiving, Sending
 from sip.errors import LocalError
@@ -41,4 +42,9 @@ def _format(codec: Codec) -> PayloadFormat:
     kind = _KINDS.get(codec.name.lower())
     if kind is None:
         raise LocalError(f"no codec {codec.name}")
+    if kind is Kind.OPUS:
+        try:
+            library()
+        except OpusMissing as error:
+            raise LocalError(f"no codec opus: {error}") from error
     return PayloadFormat(kind, codec.clock_rate_hz, codec.rate_hz)

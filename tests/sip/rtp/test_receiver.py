@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.dtmf import tone
-from sip.rtp.codecs import encoder
+from pipeline.plane.codecs import MAX_RECOVERED
 from pipeline.plane.frames import MAX_CONCEALED
-from sip.rtp.packet import RtpPacket
 from pipeline.plane.rows import PACKET_BYTES
-from sip.rtp.frame_assembly import MAX_RECOVERED
+from sip.rtp.codecs import encoder
 from sip.rtp.media_stream import PATIENCE_MS
+from sip.rtp.packet import RtpPacket
 from sip.rtp.telephone_event import event_payloads
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec, MediaPlan
 from tests.support.speech.media import (
