@@ -205,7 +205,7 @@ def _made(line: Any, frames: int, presses: int) -> int:
     return int(line.frames - frames << FRAMES_SHIFT | line.presses - presses << PRESSES_SHIFT | waits)
 
 
-@compiled(I64(LINE, SCRATCH, I64))
+@compiled(I64(LINE, SCRATCH, I64), inner=True)
 def flush(line: Any, scratch: Any, now_ns: int) -> int:
     """Plays what is in order by now, and gives up what was waited for long enough. What was made of it."""
     frames, presses = line.frames, line.presses
@@ -213,7 +213,7 @@ def flush(line: Any, scratch: Any, now_ns: int) -> int:
     return _made(line, frames, presses)
 
 
-@compiled(I64(LINE, SCRATCH, U8, I64, I64))
+@compiled(I64(LINE, SCRATCH, U8, I64, I64), inner=True)
 def receive(line: Any, scratch: Any, data: Any, size: int, now_ns: int) -> int:
     """One datagram of the far end's, the first `size` octets of `data`. What was made of it."""
     frames, presses = line.frames, line.presses

@@ -14,7 +14,8 @@ import numpy as np
 
 from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import LegListener
-from pipeline.plane import receive as plane
+from pipeline.plane.called import address_of, flush_at, receive_at
+from pipeline.plane.receive import FRAMES_SHIFT
 from pipeline.plane.rows import PACKET_BYTES, Kind, rows, scratch
 from pipeline.plane.setup import PayloadFormat, Receiving, configure, prepare
 from sip.rtp.heard import Heard
@@ -28,17 +29,19 @@ microphone again begins a new source; one with two microphones must not be heard
 _NS: Final = 1_000_000_000
 _OPUS: Final = PayloadFormat(Kind.OPUS, CLOCK_HZ, RATE_HZ)
 _SCRATCH: Final = scratch()
+_SCRATCH_AT: Final = address_of(_SCRATCH)
 
 
 class OpusReceiver:
     """Receives one participant's microphone. Raises `pipeline.audio.opus.OpusMissing`."""
 
-    __slots__ = ("_buffer", "_frames", "_heard", "_line", "_octets", "_reception")
+    __slots__ = ("_at", "_buffer", "_frames", "_heard", "_line", "_octets", "_reception")
 
     def __init__(self) -> None:
         self._line = rows(1)[0]
         prepare(self._line, 0, rate_hz=RATE_HZ, patience_ms=PATIENCE_MS)
         self._line["takeover_ns"] = TAKEOVER_MS * 1_000_000
+        self._at = address_of(self._line)
         self._buffer = bytearray(PACKET_BYTES)
         self._octets = np.frombuffer(self._buffer, np.uint8)
         self._heard = Heard(self._line)
@@ -99,14 +102,13 @@ class OpusReceiver:
         """Takes a decrypted RTP packet; malformed ones are counted in `bad_packets`."""
         size = min(len(data), PACKET_BYTES)
         self._buffer[:size] = data[:size]
-        made = plane.receive(self._line, _SCRATCH, self._octets, size, round(now * _NS))
-        if made >> plane.FRAMES_SHIFT:
-            self._pass_on(made >> plane.FRAMES_SHIFT, now)
+        self._pass_on(receive_at(self._at, _SCRATCH_AT, self._octets, size, round(now * _NS)), now)
 
     def flush(self, now: float) -> None:
         """Decodes the packets that have waited `PATIENCE_MS` for an earlier one."""
-        self._pass_on(plane.flush(self._line, _SCRATCH, round(now * _NS)) >> plane.FRAMES_SHIFT, now)
+        self._pass_on(flush_at(self._at, _SCRATCH_AT, round(now * _NS)), now)
 
-    def _pass_on(self, frames: int, now: float) -> None:
-        self._frames += frames
-        self._heard.pass_on(self._frames, 0, now)
+    def _pass_on(self, made: int, now: float) -> None:
+        if frames := made >> FRAMES_SHIFT:
+            self._frames += frames
+            self._heard.pass_on(self._frames, 0, now)
