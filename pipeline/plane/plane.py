@@ -83,6 +83,7 @@ class Plane:
         self._slot_of[number] = slot
         self._clock[Field.LINES] = max(int(self._clock[Field.LINES]), number + 1)
         self._drive.watch(bound, number)
+        self._drive.poke()
         return number
 
     def shut(self, number: int, bound: socket.socket) -> None:
@@ -92,6 +93,8 @@ class Plane:
             self._drive.forget(bound, number)
             line["open"] = 0
         self._slots[self._slot_of[number]] -= 1
+        if not len(self):
+            self._clock[Field.LINES] = 0
         # What the plane has told of this stream must not reach the next one on the row, and what it is about to
         # send of this stream must not leave by the next one's socket.
         self._left.append((number, int(self._clock[Field.EVENT_HEAD]), int(self._clock[Field.TICKS]) + 1))

@@ -69,7 +69,9 @@ class Kind(IntEnum):
 
 # What Python sets, with the listener and the plan of the call.
 _PLAN: Final = (
-    "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives", "tones", "dtmf_type", "dtmf_hz", "patience_ns", "takeover_ns",
+    "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives", "tones", "dtmf_type",
+    "dtmf_hz", "patience_ns", "takeover_ns",
+    "latch_ns", "asides", "asides_ns",
 )  # fmt: skip
 # What Python sets of what is sent: with the plan, and the counts of what it asks for.
 _SENDING: Final = (

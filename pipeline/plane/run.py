@@ -36,6 +36,9 @@ _READY: Final = 64
 _BURST: Final = 64
 """Datagrams of one stream in one tick: strangers must not hold up the other calls."""
 
+_IDLE_NS: Final = 100_000_000
+
+_LINES: Final = int(Field.LINES)
 _STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Field.TICKS), int(Field.LATEST_NS)
 _SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
@@ -97,40 +100,33 @@ def _send(rows: Any, shared: Any) -> None:
         leave(line.owner[:])
 
 
-@compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
-def tick(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    """Reads what has come, sends what is due, and wakes Python if it has something to look at."""
-    clock, ready = shared.clock, shared.ready
-    before, count, first = clock[_HEAD], _READY, 0
-    while count == _READY:
-        count = _epoll_wait(T.int32(clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
-        for k in range(count):
-            at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
-            number = I64(ready[at]) | I64(ready[at + 1]) << 8
-            if enter(rows[number].owner[:]):
-                _read(rows, scratch, shared, number, now_ns)
-                leave(rows[number].owner[:])
-    while True:
-        first = due(rows, scratch, shared, first, now_ns)
-        _send(rows, shared)
-        if first == 0:
-            break
-    if clock[_HEAD] != before:
-        shared.pair[3] = 1
-        _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
-
-
 @compiled(VOID(ROWS, SCRATCH, SHARED), nogil=True)
 def run(rows: Any, scratch: Any, shared: Any) -> None:
-    """Until `STOP`. The tick is a quarter of a frame; a poke is a tick of its own."""
-    clock = shared.clock
+    """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at. The
+    tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
+    clock, ready = shared.clock, shared.ready
     due_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS
     while clock[_STOP] == 0:
         _sleep(shared, due_ns)
         now_ns = _now_ns(shared)
+        before, count, first = clock[_HEAD], _READY, -1
+        while count == _READY:
+            count = _epoll_wait(T.int32(clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
+            for k in range(count):
+                at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
+                number = I64(ready[at]) | I64(ready[at + 1]) << 8
+                if enter(rows[number].owner[:]):
+                    _read(rows, scratch, shared, number, now_ns)
+                    leave(rows[number].owner[:])
+        while first != 0:
+            first = due(rows, scratch, shared, max(first, 0), now_ns)
+            _send(rows, shared)
+        if clock[_HEAD] != before:
+            shared.pair[3] = 1
+            _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
         late_ns = now_ns - due_ns
-        tick(rows, scratch, shared, now_ns)
         if late_ns >= 0:
             clock[_LATEST] = max(clock[_LATEST], late_ns)
             clock[_TICKS] += 1
-            due_ns += (late_ns // SLOT_NS + 1) * SLOT_NS
+        if late_ns >= 0 or -late_ns > SLOT_NS:
+            due_ns = now_ns // SLOT_NS * SLOT_NS + (SLOT_NS if clock[_LINES] else _IDLE_NS)

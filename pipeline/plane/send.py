@@ -178,7 +178,8 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
             line.calm += 1
         else:
             frame = line.sent[taken % SENT, : line.samples]
-            frame[:] = line.said[taken % SAID, : line.samples]
+            for i in range(frame.shape[0]):
+                frame[i] = line.said[taken % SAID, i]
             _at_gain(line, frame)
             if line.talking == 0:
                 line.marker = 1

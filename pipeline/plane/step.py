@@ -12,7 +12,7 @@ from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, fence, leave
 from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, SHARED, U8, VOID
 from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
-from pipeline.plane.rows import ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
+from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
 from pipeline.plane.send import CATCH_UP, FRAME_NS, brought_forward, frames_due, packet_due
 
 _HEARD, _SENT, _KEYED, _ASIDE = (
@@ -22,6 +22,7 @@ _HEAD, _TAIL, _DROPPED = int(Field.EVENT_HEAD), int(Field.EVENT_TAIL), int(Field
 _ASIDE_HEAD, _ASIDE_TAIL, _LINES = int(Field.ASIDE_HEAD), int(Field.ASIDE_TAIL), int(Field.LINES)
 _SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
 _REPORT: Final = int(Verdict.REPORT)
+_MOST_ASIDE: Final = 8  # of one stream in one tick
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
 
 
@@ -47,8 +48,10 @@ def _put_aside(shared: Any, number: int, now_ns: int) -> None:
     if head - clock[_ASIDE_TAIL] >= ASIDE or clock[_HEAD] - clock[_TAIL] >= EVENTS:
         return
     slot = head % ASIDE
-    shared.aside[slot, :size] = shared.packet[:size]
-    shared.aside_from[slot, :] = shared.sender[:]
+    for i in range(size):
+        shared.aside[slot, i] = shared.packet[i]
+    for i in range(ADDRESS_BYTES):
+        shared.aside_from[slot, i] = shared.sender[i]
     shared.aside_size[slot, 0], shared.aside_size[slot, 1] = size, clock[_LENGTH]
     clock[_ASIDE_HEAD] = head + 1
     tell(shared, number, _ASIDE, slot, now_ns)
@@ -66,10 +69,16 @@ def _is_remote(line: Any, sender: Any, length: int) -> bool:
 
 @compiled(BOOL(LINE, SHARED, I64), inner=True)
 def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
-    """Whether Python may want to know of a datagram of a stranger's: the far end, wherever it is, is silent."""
-    if not line.symmetric or now_ns - line.heard_ns <= line.takeover_ns or shared.clock[_SIZE] < 2:
+    """Whether Python may want to know of a stranger's datagram: the far end, wherever it is, is silent. A flood is
+    not told of: it would take the place of other streams' datagrams."""
+    if not line.symmetric or now_ns - line.heard_ns <= line.latch_ns or shared.clock[_SIZE] < 2:
         return False
-    return bool(line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind)
+    if line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind == 0:
+        return False
+    if line.asides_ns != now_ns:
+        line.asides_ns, line.asides = now_ns, 0
+    line.asides += 1
+    return bool(line.asides <= _MOST_ASIDE)
 
 
 @compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
@@ -108,22 +117,6 @@ def _send(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
         shared.clock[_OUTGOING] = count + 1
 
 
-@compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
-def _line_due(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    if not line.open:
-        return
-    if line.held:
-        made = flush(line, scratch, now_ns)
-        if made & _MADE:
-            tell(shared, line.number, _HEARD, line.frames, line.presses)
-    word, frames = line.word[0], 1
-    waits = (word >> 32) < (word & 0xFFFFFFFF)
-    if line.talking or not waits or not brought_forward(line, now_ns):
-        frames = frames_due(line, now_ns)
-    for _ in range(frames):
-        _send(line, scratch, shared, now_ns)
-
-
 @compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
 def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
     """Puts the packets of streams `first` and up that are due into `outbox`. The stream to go on with once they
@@ -134,9 +127,17 @@ def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
         if clock[_OUTGOING] > OUTBOX - CATCH_UP - 1:
             return int(number)
         line = rows[number]
-        if enter(line.owner[:]):
-            _line_due(line, scratch, shared, now_ns)
-            leave(line.owner[:])
+        if not line.open or not enter(line.owner[:]):
+            continue
+        if line.held and flush(line, scratch, now_ns) & _MADE:
+            tell(shared, number, _HEARD, line.frames, line.presses)
+        word, frames = line.word[0], 1
+        waits = (word >> 32) < (word & 0xFFFFFFFF)
+        if line.talking or not waits or not brought_forward(line, now_ns):
+            frames = frames_due(line, now_ns)
+        for _ in range(frames if line.open else 0):
+            _send(line, scratch, shared, now_ns)
+        leave(line.owner[:])
     return 0
 
 

@@ -210,7 +210,7 @@ class MediaStream:
             raise LocalError(str(error)) from None
         with self._plane.held(self._number) as line:
             prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
-            line["takeover_ns"] = round(SILENT_S * _NS)
+            line["latch_ns"] = round(SILENT_S * _NS)
             begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
             self._line = line
         self._heard = Heard(self._line)
