@@ -81,8 +81,8 @@ def _made_plain(data: Any, size: int) -> int:
     return HEADER_BYTES + length
 
 
-@compiled(BOOL(LINE, I64, I64, I64, I64), inner=True)
-def _is_believed(line: Any, ssrc: int, sequence: int, payload_type: int, now_ns: int) -> bool:
+@compiled(BOOL(LINE, I64, I64, I64), inner=True)
+def _is_believed(line: Any, ssrc: int, sequence: int, now_ns: int) -> bool:
     """The stream's first source at once; another only after two packets in a row between which ours was
     silent, so that one stray packet does not reset the stream (RFC 3550 A.1, MIN_SEQUENTIAL = 2). With
     `takeover_ns`: once ours has been silent for so long."""
@@ -97,8 +97,7 @@ def _is_believed(line: Any, ssrc: int, sequence: int, payload_type: int, now_ns:
         forget_event(line)
         restart(line)
         line.payload_type, line.decoders = -1, 0
-    clock_hz = line.media[payload_type].clock_hz
-    begin_source(line, ssrc, clock_hz if clock_hz else 8000)
+    begin_source(line, ssrc)
     return True
 
 
@@ -186,10 +185,11 @@ def _event(line: Any, packet: Any, timestamp: int) -> None:
 @compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
 def _take(line: Any, scratch: Any, packet: Any, sequence: int, now_ns: int) -> None:
     timestamp = I64(packet[4]) << 24 | I64(packet[5]) << 16 | I64(packet[6]) << 8 | I64(packet[7])
-    if I64(packet[1]) & 0x7F == line.dtmf_type:
+    payload_type = I64(packet[1]) & 0x7F
+    if payload_type == line.dtmf_type:
         _event(line, packet, timestamp)
-    else:
-        arrival(line, timestamp, now_ns)
+    elif line.media[payload_type].kind != _NOT_AUDIO:
+        arrival(line, line.media[payload_type].clock_hz, timestamp, now_ns)
     if order.passes(line, packet, sequence, timestamp, now_ns):
         _play(line, scratch, packet, timestamp, now_ns)
     elif line.probation:
@@ -230,7 +230,7 @@ def receive(line: Any, scratch: Any, data: Any, size: int, now_ns: int) -> int:
         size = _made_plain(data, size)
     sequence = I64(data[2]) << 8 | I64(data[3])
     ssrc = I64(data[8]) << 24 | I64(data[9]) << 16 | I64(data[10]) << 8 | I64(data[11])
-    if size == 0 or (ssrc != line.ssrc and not _is_believed(line, ssrc, sequence, payload_type, now_ns)):
+    if size == 0 or (ssrc != line.ssrc and not _is_believed(line, ssrc, sequence, now_ns)):
         line.bad += 1
         return _BAD
     line.packets += 1

@@ -47,12 +47,12 @@ class ReportBlock:
 class Reception:
     """The packets, losses and jitter of one source, as its row on the media plane counts them."""
 
-    __slots__ = ("_expected_before", "_line", "_received_before")
+    __slots__ = ("_expected_before", "_line", "_received_before", "_runs")
 
     def __init__(self, line: Any) -> None:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
         self._line = line
-        self._expected_before = self._received_before = 0
+        self._expected_before = self._received_before = self._runs = 0
 
     @property
     def ssrc(self) -> int:
@@ -91,6 +91,9 @@ class Reception:
     def block(self, last_report: int, since_last_report: int) -> ReportBlock:
         """The report since the one before."""
         expected, received = self._expected, self.received
+        if self._runs != self._line["runs"]:  # another run of numbers, and another count
+            self._expected_before = self._received_before = 0
+            self._runs = int(self._line["runs"])
         expected_now = expected - self._expected_before
         lost_now = expected_now - (received - self._received_before)
         self._expected_before, self._received_before = expected, received
