@@ -48,7 +48,8 @@ def count(line: Any, sequence: int) -> None:
 
 @compiled(VOID(LINE, I64, I64), inner=True)
 def arrival(line: Any, timestamp: int, at_ns: int) -> None:
-    """Takes an audio packet into the jitter (A.8). A jump of the sender's clock by a second or more is none."""
+    """Takes an audio packet into the jitter (A.8). A jump of the sender's clock by a second or more is
+    none."""
     if line.arrived_ns >= 0:
         apart = (timestamp - line.stamped + 0x80000000 & 0xFFFFFFFF) - 0x80000000
         off = abs(
