@@ -11,8 +11,9 @@ web    OpusSender ► OpusEncoder ► SecureLink
 ```
 
 A frame passes by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
-names the function that the frame enters, which may be a compiled one; a test sends frames through real legs and a real `Session`, and
-compares the functions visited with these lists. Figures are read from the constants and settings in use."""
+names the function that the frame enters, which may be a compiled one; a test sends frames through real legs
+and a real `Session`, and compares the functions visited with these lists. Figures are read from the
+constants and settings in use."""
 
 from __future__ import annotations
 
@@ -101,8 +102,9 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Qualified name of the function that a frame enters, "Class.method"."""
-        return self.enters.__qualname__
+        """Name of the function that a frame enters, "Class.method" or "module.function"."""
+        name = self.enters.__qualname__
+        return name if "." in name else f"{self.enters.__module__.rpartition('.')[2]}.{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,8 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late. With
-    `and_real=True` they run a second time, on the clock of the wall."""
+    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late.
+    With `and_real=True` they run a second time, on the clock of the wall."""
     marker = item.get_closest_marker("virtual_clock")
     if marker is not None:
         loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

@@ -22,8 +22,8 @@ _FAR: Final = bytes(range(16))
 
 
 class SteppedStream:
-    """A stream whose datagrams and ticks are given to it. `on_sent` hears of each frame of the agent's that left,
-    `on_keyed` of the number of digits sent."""
+    """A stream whose datagrams and ticks are given to it. `on_sent` hears of each frame of the agent's that
+    left, `on_keyed` of the number of digits sent."""
 
     def __init__(
         self, plan: MediaPlan, *, rate_hz: int, now: float, poke: Callable[[], None] | None = None,

@@ -81,8 +81,8 @@ def compiled(
 ) -> Callable[[_F], _F]:
     """`numba.njit` with the types kept for mypy, and with a cache that never fails. `inner`: other kernels
     alone call the function. The wrapper by which Python would call it is not compiled, and the function
-    itself only with a kernel that calls it: one out of the cache has it inside. `nogil`: Python's other threads run while the kernel
-    does."""
+    itself only with a kernel that calls it: one out of the cache has it inside. `nogil`: Python's other
+    threads run while the kernel does."""
     options: dict[str, Any] = {
         "fastmath": fastmath,
         "nogil": nogil,

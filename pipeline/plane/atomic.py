@@ -13,8 +13,7 @@ from pipeline.audio.compiled import compiled
 T: Final[Any] = numba.types
 
 
-@intrinsic
-def fence(typing_context: Any) -> Any:
+def _fence(typing_context: Any) -> Any:
     """What was stored before is seen before what is stored after (free on x86, `dmb` on ARM)."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -24,8 +23,7 @@ def fence(typing_context: Any) -> Any:
     return T.void(), generate
 
 
-@intrinsic
-def exchanged(typing_context: Any, address: Any, expected: Any, new: Any) -> Any:
+def _exchanged(typing_context: Any, address: Any, expected: Any, new: Any) -> Any:
     """Stores `new` in the int64 at `address` if `expected` is there; whether it was."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
@@ -37,6 +35,9 @@ def exchanged(typing_context: Any, address: Any, expected: Any, new: Any) -> Any
     return T.boolean(T.uintp, T.int64, T.int64), generate
 
 
+fence: Final[Any] = intrinsic(_fence)
+exchanged: Final[Any] = intrinsic(_exchanged)
+
 _WORD: Final = T.int64[::1]
 FREE, AT_WORK, HELD = 0, 1, 2
 """Who is at a row: nobody, the plane, Python. The plane never waits: a row that Python holds is left out."""
@@ -46,7 +47,7 @@ FREE, AT_WORK, HELD = 0, 1, 2
 def enter(owner: Any) -> bool:
     """The plane begins to work on a row; False: Python holds it."""
     address = owner.ctypes.data
-    for _ in range(200):
+    for _ in range(200):  # noqa: SIM110 - numba has no any()
         if exchanged(address, FREE, AT_WORK):
             return True
     return False

@@ -15,7 +15,7 @@ from pipeline.audio.opus import (
     opus_encode,
     opus_encoder_init,
 )
-from pipeline.plane.frames import audio
+from pipeline.plane.frames import at_rate, fill, place
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import Kind
 
@@ -82,7 +82,8 @@ def recover(line: Any, scratch: Any, payload: Any, next_timestamp: int, at_ns: i
     missing = samples * clock_hz // rate_hz
     line.recovered += 1
     line.concealed += max(1, (missing + units // 2) // units)
-    audio(line, scratch, lost, (next_timestamp - missing) & 0xFFFFFFFF, at_ns, 1)
+    place(line, scratch, (next_timestamp - missing) & 0xFFFFFFFF, missing, at_ns)
+    fill(line, scratch, at_rate(line, scratch, lost), at_ns, 1)
 
 
 @compiled(I64(LINE, I16, U8), inner=True)

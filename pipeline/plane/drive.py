@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class Drive(Protocol):
-    """Reads what has come for the streams, steps, and sends what is due; tells the event loop of what happened."""
+    """Reads what has come for the streams, steps, and sends what is due; tells the event loop of what
+    happened."""
 
     def watch(self, bound: socket.socket, number: int) -> None:
         """Reads datagrams of stream `number` from `bound`, and sends its packets by it."""

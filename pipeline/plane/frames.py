@@ -141,12 +141,11 @@ def at_rate(line: Any, scratch: Any, samples: Any) -> Any:
     return out
 
 
-@compiled(VOID(LINE, SCRATCH, I16, I64, I64, I64), inner=True)
-def audio(line: Any, scratch: Any, samples: Any, timestamp: int, at_ns: int, made_up: int) -> None:
-    """A packet's audio, at its codec's rate, in order. `made_up`: by the codec, for a packet that was lost."""
-    units = samples.shape[0] * line.media_clock_hz // line.media_rate_hz
-    place(line, scratch, timestamp, units, at_ns)
-    fill(line, scratch, at_rate(line, scratch, samples), at_ns, made_up)
+@compiled(VOID(LINE, SCRATCH, I16, I64, I64), inner=True)
+def audio(line: Any, scratch: Any, samples: Any, timestamp: int, at_ns: int) -> None:
+    """A packet's audio, at its codec's rate, in order."""
+    place(line, scratch, timestamp, samples.shape[0] * line.media_clock_hz // line.media_rate_hz, at_ns)
+    fill(line, scratch, at_rate(line, scratch, samples), at_ns, 0)
 
 
 @compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)

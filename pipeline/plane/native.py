@@ -8,12 +8,13 @@ import numba
 
 from pipeline.plane import rows
 
+_typeof: Final[Any] = numba.typeof
 T: Final[Any] = numba.types  # its own stubs cover a part of it only
 
-ROWS: Final = numba.typeof(rows.rows(1))
+ROWS: Final = _typeof(rows.rows(1))
 LINE: Final = ROWS.dtype
-SCRATCH: Final = numba.typeof(rows.scratch())
-SHARED: Final = numba.typeof(rows.shared())
+SCRATCH: Final = _typeof(rows.scratch())
+SHARED: Final = _typeof(rows.shared())
 I64: Final = T.int64
 VOID: Final = T.void
 BOOL: Final = T.boolean

@@ -39,7 +39,8 @@ _abandoned: list[object] = []
 
 
 class OnThread:
-    """A `Drive` of one compiled function. `close` returns when the thread has ended; its memory outlives it."""
+    """A `Drive` of one compiled function. `close` returns when the thread has ended; its memory outlives
+    it."""
 
     def __init__(
         self, rows: npt.NDArray[Any], shared: Any, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]
@@ -118,8 +119,8 @@ class OnThread:
 
 
 def _raise_priority() -> None:
-    """Puts the calling thread, which takes a twentieth of a core, before threads that may keep one busy. Raises
-    OSError where that is not allowed."""
+    """Puts the calling thread, which takes a twentieth of a core, before threads that may keep one busy.
+    Raises OSError where that is not allowed."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError:

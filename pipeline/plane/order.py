@@ -29,11 +29,17 @@ def forget_order(line: Any) -> None:
         line.slots[slot].size = 0
 
 
-@compiled(VOID(LINE, I64, U8, I64, I64, I64), inner=True)
-def _keep(line: Any, slot: int, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
+@compiled(I64(U8), inner=True)
+def sequence_of(packet: Any) -> int:
+    """The number in a packet's header."""
+    return int(I64(packet[2]) << 8 | I64(packet[3]))
+
+
+@compiled(VOID(LINE, I64, U8, I64, I64), inner=True)
+def _keep(line: Any, slot: int, packet: Any, timestamp: int, at_ns: int) -> None:
     size = packet.shape[0]
     kept, octets = line.slots[slot], line.held_octets[slot]
-    kept.size, kept.sequence, kept.timestamp, kept.arrived_ns = size, sequence, timestamp, at_ns
+    kept.size, kept.sequence, kept.timestamp, kept.arrived_ns = size, sequence_of(packet), timestamp, at_ns
     for i in range(size):
         octets[i] = packet[i]
 
@@ -78,13 +84,13 @@ def passes(line: Any, packet: Any, sequence: int, timestamp: int, at_ns: int) ->
         if slot_of(line, sequence) == NONE:
             slot = _free(line)
             if slot != NONE:
-                _keep(line, slot, packet, sequence, timestamp, at_ns)
+                _keep(line, slot, packet, timestamp, at_ns)
                 line.held += 1
     elif ahead >= 0x10000 - MAX_MISORDER:
         _too_old(line, sequence)
     elif sequence != line.restart or line.slots[PROBATION].size == 0:
         line.restart = (sequence + 1) & 0xFFFF
-        _keep(line, PROBATION, packet, sequence, timestamp, at_ns)
+        _keep(line, PROBATION, packet, timestamp, at_ns)
     else:
         line.probation = 1  # a jump is believed when the next number follows it; a single stray packet is not
     return False

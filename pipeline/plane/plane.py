@@ -1,4 +1,5 @@
-"""The media plane as asyncio sees it: streams are opened, what happened comes in, frames and orders go out."""
+"""The media plane as asyncio sees it: streams are opened, what happened comes in, frames and orders go
+out."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ News = Callable[[int, int, int], None]
 
 
 class Plane:
-    """Streams on one thread, or on the event loop where the platform lacks what the thread needs. Make it on its
-    event loop, after the last fork of the process."""
+    """Streams on one thread, or on the event loop where the platform lacks what the thread needs. Make it on
+    its event loop, after the last fork of the process."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, capacity: int = CAPACITY, on_thread: bool | None = None
@@ -95,8 +96,8 @@ class Plane:
         self._slots[self._slot_of[number]] -= 1
         if not len(self):
             self._clock[Field.LINES] = 0
-        # What the plane has told of this stream must not reach the next one on the row, and what it is about to
-        # send of this stream must not leave by the next one's socket.
+        # What the plane has told of this stream must not reach the next one on the row, and what it is about
+        # to send of this stream must not leave by the next one's socket.
         self._left.append((number, int(self._clock[Field.EVENT_HEAD]), int(self._clock[Field.TICKS]) + 1))
 
     def first_due_ns(self, number: int) -> int:
@@ -116,7 +117,8 @@ class Plane:
         clock[Field.ASIDE_TAIL] = clock[Field.ASIDE_HEAD]
 
     def aside(self, slot: int) -> tuple[bytes, bytes]:
-        """A datagram that was put aside, and the sockaddr that it came from; valid while the event is told."""
+        """A datagram that was put aside, and the sockaddr that it came from; valid while the event is
+        told."""
         shared = self.shared
         size, length = shared["aside_size"][slot].tolist()
         return shared["aside"][slot, :size].tobytes(), shared["aside_from"][slot, :length].tobytes()

@@ -50,8 +50,8 @@ then how many keys and frames were added to the rings."""
 
 @compiled(I64(U8, I64), inner=True)
 def payload_span(data: Any, size: int) -> int:
-    """Start and end of the payload in the first `size` octets of `data`, as start << 16 | end; 0 when they are
-    not RTP: another version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
+    """Start and end of the payload in the first `size` octets of `data`, as start << 16 | end; 0 when they
+    are not RTP: another version, or CSRCs, extension or padding that do not fit (RFC 3550 A.1)."""
     if size < HEADER_BYTES or data[0] >> 6 != 2:
         return 0
     start, end = HEADER_BYTES + 4 * (I64(data[0]) & 0x0F), size
@@ -119,7 +119,7 @@ def _play(line: Any, scratch: Any, packet: Any, timestamp: int, at_ns: int) -> N
         return  # a browser probes the bandwidth
     samples = decode(line, scratch, payload, media.kind) if size <= MAX_PAYLOAD_BYTES else 0
     if samples > 0:
-        audio(line, scratch, scratch.pcm[:samples], timestamp, at_ns, 0)
+        audio(line, scratch, scratch.pcm[:samples], timestamp, at_ns)
     else:
         line.bad += 1
 
@@ -157,15 +157,15 @@ def _flush(line: Any, scratch: Any, now_ns: int) -> None:
         _play_slot(line, scratch, slot)
 
 
-@compiled(VOID(LINE, SCRATCH, U8, I64, I64, I64), inner=True)
-def _follow_jump(line: Any, scratch: Any, packet: Any, sequence: int, timestamp: int, at_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
+def _follow_jump(line: Any, scratch: Any, packet: Any, timestamp: int, at_ns: int) -> None:
     """The sender's numbers have jumped: what waits is played, what is missing of it is not lost."""
     while line.held:
         _play_slot(line, scratch, order.nearest(line))
     line.given_up_numbers[:] = -1
     _play_slot(line, scratch, PROBATION)
     order.jumped(line)
-    line.next = (sequence + 1) & 0xFFFF
+    line.next = (order.sequence_of(packet) + 1) & 0xFFFF
     _play(line, scratch, packet, timestamp, at_ns)
 
 
@@ -193,7 +193,7 @@ def _take(line: Any, scratch: Any, packet: Any, sequence: int, now_ns: int) -> N
     if order.passes(line, packet, sequence, timestamp, now_ns):
         _play(line, scratch, packet, timestamp, now_ns)
     elif line.probation:
-        _follow_jump(line, scratch, packet, sequence, timestamp, now_ns)
+        _follow_jump(line, scratch, packet, timestamp, now_ns)
     if line.held:
         _flush(line, scratch, now_ns)
 
@@ -228,7 +228,7 @@ def receive(line: Any, scratch: Any, data: Any, size: int, now_ns: int) -> int:
         return _BAD
     if data[0] != PLAIN:
         size = _made_plain(data, size)
-    sequence = I64(data[2]) << 8 | I64(data[3])
+    sequence = order.sequence_of(data)
     ssrc = I64(data[8]) << 24 | I64(data[9]) << 16 | I64(data[10]) << 8 | I64(data[11])
     if size == 0 or (ssrc != line.ssrc and not _is_believed(line, ssrc, sequence, now_ns)):
         line.bad += 1

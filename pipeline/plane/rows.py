@@ -69,8 +69,8 @@ class Kind(IntEnum):
 
 # What Python sets, with the listener and the plan of the call.
 _PLAN: Final = (
-    "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives", "tones", "dtmf_type",
-    "dtmf_hz", "patience_ns", "takeover_ns",
+    "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives",
+    "tones", "dtmf_type", "dtmf_hz", "patience_ns", "takeover_ns",
     "latch_ns", "asides", "asides_ns",
 )  # fmt: skip
 # What Python sets of what is sent: with the plan, and the counts of what it asks for.
@@ -98,8 +98,8 @@ _RECEPTION: Final = (
 )  # fmt: skip
 # Frames of 20 ms on the far end's clock.
 _FRAMES: Final = (
-    "payload_type", "media_clock_hz", "media_rate_hz", "expected", "heard_at_ns", "position", "filled", "made_up",
-    "concealed", "recovered", "frames", "resampled", "decoders",
+    "payload_type", "media_clock_hz", "media_rate_hz", "expected", "heard_at_ns", "position", "filled",
+    "made_up", "concealed", "recovered", "frames", "resampled", "decoders",
 )  # fmt: skip
 _CONCEALMENT: Final = ("losses", "period", "phase")
 # The event under way (RFC 4733).

@@ -1,4 +1,5 @@
-"""The plane on a thread of its own: sockets and sleep around `step`, in one function that never needs the GIL.
+"""The plane on a thread of its own: sockets and sleep around `step`, in one function that never needs the
+GIL.
 
 numba resolves the names of libc in the process: nothing is built and nothing is linked.
 """
@@ -100,10 +101,22 @@ def _send(rows: Any, shared: Any) -> None:
         leave(line.owner[:])
 
 
+@compiled(I64(SHARED, I64, I64), inner=True)
+def _next_due(shared: Any, due_ns: int, now_ns: int) -> int:
+    """When the next tick is due, after one at `now_ns` for that of `due_ns` or for a poke before it."""
+    clock, late_ns = shared.clock, now_ns - due_ns
+    if late_ns >= 0:
+        clock[_LATEST] = max(clock[_LATEST], late_ns)
+        clock[_TICKS] += 1
+    elif -late_ns <= SLOT_NS:
+        return due_ns
+    return int(now_ns // SLOT_NS * SLOT_NS + (SLOT_NS if clock[_LINES] else _IDLE_NS))
+
+
 @compiled(VOID(ROWS, SCRATCH, SHARED), nogil=True)
 def run(rows: Any, scratch: Any, shared: Any) -> None:
-    """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at. The
-    tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
+    """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at.
+    The tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
     clock, ready = shared.clock, shared.ready
     due_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS
     while clock[_STOP] == 0:
@@ -124,9 +137,4 @@ def run(rows: Any, scratch: Any, shared: Any) -> None:
         if clock[_HEAD] != before:
             shared.pair[3] = 1
             _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
-        late_ns = now_ns - due_ns
-        if late_ns >= 0:
-            clock[_LATEST] = max(clock[_LATEST], late_ns)
-            clock[_TICKS] += 1
-        if late_ns >= 0 or -late_ns > SLOT_NS:
-            due_ns = now_ns // SLOT_NS * SLOT_NS + (SLOT_NS if clock[_LINES] else _IDLE_NS)
+        due_ns = _next_due(shared, due_ns, now_ns)

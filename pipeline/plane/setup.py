@@ -26,8 +26,8 @@ class PayloadFormat:
 
 
 def prepare(line: Any, number: int, *, rate_hz: int, patience_ms: int) -> None:
-    """Makes `line` the row of a stream with frames at `rate_hz`, of which nothing was heard yet. A gap holds up
-    what is behind it for `patience_ms`. Who is at the row stays as it is."""
+    """Makes `line` the row of a stream with frames at `rate_hz`, of which nothing was heard yet. A gap holds
+    up what is behind it for `patience_ms`. Who is at the row stays as it is."""
     for name in ("word", *NUMBERS, "media", "past", "tail", "resampling", "send_resampling"):
         line[name] = 0
     line["number"], line["gains"] = number, 1.0

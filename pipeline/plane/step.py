@@ -1,7 +1,7 @@
 """One step of the plane: datagrams in, packets and events out. Pure: no socket, no clock, no Python.
 
-A datagram lies in `Shared.packet` and its sender's address in `Shared.sender` when `take` is called; `due` leaves
-the packets to send in `Shared.outbox`. The thread, the event loop's timer and tests call the same two.
+A datagram lies in `Shared.packet` and its sender's address in `Shared.sender` when `take` is called; `due`
+leaves the packets to send in `Shared.outbox`. The thread, the event loop's timer and tests call the same two.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _put_aside(shared: Any, number: int, now_ns: int) -> None:
 def _is_remote(line: Any, sender: Any, length: int) -> bool:
     if length != line.remote_size:
         return False
-    for i in range(length):
+    for i in range(length):  # noqa: SIM110 - numba has no all()
         if sender[i] != line.remote[i]:
             return False
     return True
@@ -69,8 +69,8 @@ def _is_remote(line: Any, sender: Any, length: int) -> bool:
 
 @compiled(BOOL(LINE, SHARED, I64), inner=True)
 def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
-    """Whether Python may want to know of a stranger's datagram: the far end, wherever it is, is silent. A flood is
-    not told of: it would take the place of other streams' datagrams."""
+    """Whether Python may want to know of a stranger's datagram: the far end, wherever it is, is silent. A
+    flood is not told of: it would take the place of other streams' datagrams."""
     if not line.symmetric or now_ns - line.heard_ns <= line.latch_ns or shared.clock[_SIZE] < 2:
         return False
     if line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind == 0:
@@ -83,8 +83,8 @@ def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
 
 @compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
 def take(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> int:
-    """Takes the datagram in `Shared.packet` for stream `number`, at whose row the caller is; 1: it was the far
-    end's."""
+    """Takes the datagram in `Shared.packet` for stream `number`, at whose row the caller is; 1: it was the
+    far end's."""
     line = rows[number]
     if not line.open:
         return 0
@@ -119,8 +119,8 @@ def _send(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
 
 @compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
 def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
-    """Puts the packets of streams `first` and up that are due into `outbox`. The stream to go on with once they
-    are sent; 0: that was all."""
+    """Puts the packets of streams `first` and up that are due into `outbox`. The stream to go on with once
+    they are sent; 0: that was all."""
     clock = shared.clock
     clock[_OUTGOING] = 0
     for number in range(first, clock[_LINES]):

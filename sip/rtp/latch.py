@@ -1,10 +1,10 @@
 """Where the far end's audio comes from, when its SDP does not say (NAT): symmetric RTP.
 
-Anybody may send to our port, so one packet proves nothing. A source proves itself by packets of one SSRC and one
-payload type, with numbers and timestamps that go on as the time does. While the source that we send to is heard,
-no other counts; once it has been silent for `SILENT_S`, the next that proves itself takes its place. A source on
-the host that the SDP names, or that the signalling comes from, needs few packets; a stranger needs more, and
-waits while one of those is about to prove itself.
+Anybody may send to our port, so one packet proves nothing. A source proves itself by packets of one SSRC and
+one payload type, with numbers and timestamps that go on as the time does. While the source that we send to
+is heard, no other counts; once it has been silent for `SILENT_S`, the next that proves itself takes its
+place. A source on the host that the SDP names, or that the signalling comes from, needs few packets; a
+stranger needs more, and waits while one of those is about to prove itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _GAP: Final = 16  # numbers that may be missing between two packets
 
 @dataclass(slots=True)
 class _Source:
-    """One that is proving itself. `at`: the latest packet's arrival; `kept`: its packets with their arrivals."""
+    """One that is proving itself. `at`: the latest packet's arrival; `kept`: its packets with their
+    arrivals."""
 
     ssrc: int
     payload_type: int
@@ -68,8 +69,8 @@ class Latch:
         self, data: bytes, address: Address, now: float, *, clock_hz: int, heard_at: float
     ) -> list[tuple[bytes, float]]:
         """Takes a packet of an agreed payload type with the clock `clock_hz` (0: it is no audio); `heard_at`:
-        when the source that we send to was last heard. The packets with which `address` has now proved itself,
-        and their arrivals; empty, while it has not."""
+        when the source that we send to was last heard. The packets with which `address` has now proved
+        itself, and their arrivals; empty, while it has not."""
         if now - heard_at <= SILENT_S:
             self._sources.clear()
             return []

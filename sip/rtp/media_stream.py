@@ -1,8 +1,8 @@
 """The audio of one call: RTP on the media plane, RTCP beside it on the event loop.
 
 The plane reads, orders and decodes what comes, and paces, encodes and sends what is said, without Python in
-between. Here a stream is set up, frames are passed to the listener and taken from the source, and it is decided
-where the far end is.
+between. Here a stream is set up, frames are passed to the listener and taken from the source, and it is
+decided where the far end is.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ PATIENCE_MS: Final = 40
 _HOUSEKEEPING_S: Final = 0.25
 _NS: Final = 1_000_000_000
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaStats:
     """Counters of a stream since it was opened. Bytes are RTP payload bytes; times are milliseconds.
@@ -80,9 +81,9 @@ class MediaStream:
     """One call's RTP stream; a row of the media plane from its first plan to its close.
 
     Packets are accepted from the plan's address. With symmetric RTP a source that proves itself while that
-    address is silent takes its place (`sip.rtp.latch`); `signalled_by` names the host that the signalling comes
-    from, which is believed sooner. `reaches` tells whether an address may be sent to (None: every one), whoever
-    named it."""
+    address is silent takes its place (`sip.rtp.latch`); `signalled_by` names the host that the signalling
+    comes from, which is believed sooner. `reaches` tells whether an address may be sent to (None: every
+    one), whoever named it."""
 
     def __init__(
         self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,

@@ -21,8 +21,8 @@ _READ_BYTES: Final = 2048
 
 
 class Reports:
-    """Reports to `remote` (None: nowhere), by the RTCP socket, or the RTP socket where `mux` says so. Counts what
-    is broken (`bad`), what comes from another host than `host` (`strange`), and what could not be sent
+    """Reports to `remote` (None: nowhere), by the RTCP socket, or the RTP socket where `mux` says so. Counts
+    what is broken (`bad`), what comes from another host than `host` (`strange`), and what could not be sent
     (`errors`)."""
 
     def __init__(self, rtp: socket.socket, rtcp: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
@@ -48,8 +48,8 @@ class Reports:
         return 0.0 if self._reception is None else self._reception.jitter_ms
 
     def begin(self, line: Any, now: float) -> None:
-        """Reports are due from now on. `line`: a record of `pipeline.plane.rows.LINE`, that of the stream or, once
-        it has ended, a copy."""
+        """Reports are due from now on. `line`: a record of `pipeline.plane.rows.LINE`, that of the stream
+        or, once it has ended, a copy."""
         if self._reception is None:
             self._due_s = self._session.first_due(now)
         self._line, self._reception = line, Reception(line)

@@ -23,8 +23,8 @@ from tests.support.speech.media import (
     Voice,
     packets,
     plan,
-    snr_db,
     sine,
+    snr_db,
     spectral_distance_db,
     speech_like,
 )
@@ -230,7 +230,7 @@ async def test_ten_thousand_packets_of_a_stranger_change_nothing(office: Office,
 
 async def speaks(stream: MediaStream, *streams: tuple[Peer, list[RtpPacket]]) -> None:
     """Each peer sends its packets, 20 ms apart."""
-    for now in zip(*(packets for _, packets in streams), strict=True):
+    for now in zip(*(said for _, said in streams), strict=True):
         for (peer, _), packet in zip(streams, now, strict=True):
             peer.send(stream, packet)
         await asyncio.sleep(0.02)
@@ -394,7 +394,8 @@ async def test_hold_stops_our_packets(office: Office, peer: Peer) -> None:
 
 
 async def test_first_words_do_not_wait_for_the_tick(office: Office, peer: Peer) -> None:
-    """The packet leaves when the words come, and the regular ones follow it: up to 20 ms ahead of their clock."""
+    """The packet leaves when the words come, and the regular ones follow it: up to 20 ms ahead of their
+    clock."""
     stream, voice = office.open(), Voice()
     start(stream, plan(peer.port))
     stream.attach(None, voice)

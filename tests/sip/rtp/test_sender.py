@@ -26,9 +26,7 @@ class Call:
 
     def __init__(self, agreed: MediaPlan | None = None, rate_hz: int = 8000) -> None:
         self.clock = VirtualClock()
-        self.stream = SteppedStream(
-            agreed or plan(), rate_hz=rate_hz, now=self.clock.time(), poke=self._send
-        )
+        self.stream = SteppedStream(agreed or plan(), rate_hz=rate_hz, now=self.clock.time(), poke=self._send)
         self.stream.on_sent = self._left
         self.stream.on_keyed = self._keyed
         self.packets: list[RtpPacket] = []

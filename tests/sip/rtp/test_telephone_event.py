@@ -18,8 +18,8 @@ def press(digit: str, timestamp: int, clock_rate_hz: int = 8000) -> list[tuple[i
 
 
 def read(events: list[tuple[int, bytes]], *, ssrcs: tuple[int, int] = (1, 1), moved_at: int = 0) -> str:
-    """The digits that are heard when the events arrive in this order, from number `moved_at` on of the second of
-    `ssrcs`."""
+    """The digits that are heard when the events arrive in this order, from number `moved_at` on of the
+    second of `ssrcs`."""
     stream, recorder = SteppedStream(plan(), rate_hz=8000, now=0.0), RecordingListener()
     stream.listener = recorder
     for number, (timestamp, payload) in enumerate(events):
