@@ -276,8 +276,6 @@ class MediaStream:
             bound.close()
         self._ports.release(self._local_port)
 
-    # What the plane tells -----------------------------------------------------------------------------------
-
     def _happened(self, kind: int, one: int, two: int) -> None:
         now = self._loop.time()
         if kind == Happened.HEARD and self._heard is not None:
