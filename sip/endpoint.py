@@ -268,11 +268,11 @@ class Endpoint:
         raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
-        """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any
-        address: the stream sends nothing to one that is closed to the trunk."""
+        """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
+        stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         host = self._driver.local.host(hop)
-        if trunk.settings.symmetric_rtp:
+        if trunk.settings.symmetric_rtp is True:
             return Capabilities(host, stream.local_port, trunk.codecs)
         return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
 

@@ -192,7 +192,7 @@ class MediaStream:
             configure(line, receives)
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
             configure_sending(line, sends)
-            line["symmetric"] = symmetric
+            line["symmetric"] = symmetric and plan.receives
             if moved or not symmetric:
                 self._name(line, address, now)
         if moved or not symmetric:
