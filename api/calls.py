@@ -66,9 +66,10 @@ routes = web.RouteTableDef()
 
 
 class CallsQuery(Model):
-    """Query of `GET /api/v1/calls`: status, cursor and page size."""
+    """Query of `GET /api/v1/calls`: status, batch, cursor and page size."""
 
     status: CallStatus | None = None
+    batchId: str = Field(default="", max_length=64)
     cursor: str = Field(default="", max_length=64)
     limit: int = Field(default=50, ge=1, le=PAGE_LIMIT)
 
@@ -103,6 +104,7 @@ async def _place_one(
         phone_number=wanted.phoneNumber or "",
         variables=prompt_texts(wanted.promptVariables),
         metadata=wanted.metadata or {},
+        headers=wanted.headers or {},
     )
     if wanted.dryRun:
         return _tried(await call_api.try_call(access, new), wanted, access.company_id)
@@ -142,6 +144,7 @@ async def _place_batch(
             phone_number=call.phoneNumber,
             variables=prompt_texts(call.promptVariables),
             metadata=call.metadata or {},
+            headers=call.headers or {},
         )
         for call in calls
     ]
@@ -227,7 +230,11 @@ async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
     page = await request.app[SERVER].call_api.calls(
-        caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
+        caller_of(request).access,
+        status=query.status or "",
+        batch_id=query.batchId,
+        cursor=query.cursor,
+        limit=query.limit,
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
@@ -296,6 +303,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
     per_call = (body.get("promptVariables"), body.get("metadata"))
     if calls is not None and per_call != (None, None):  # generated clients send null for what was not given
         raise InvalidRequest(PER_CALL)
+    if calls is not None and body.get("headers") is not None:
+        raise InvalidRequest("headers must be per-call for batch requests")
     if isinstance(calls, list) and not 1 <= len(calls) <= BATCH_LIMIT:
         raise InvalidRequest(BATCH_SIZE)
     if number is not None and not (isinstance(number, str) and len(number) <= 64):
@@ -364,6 +373,7 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
         "nextAttemptAt": iso_time(record.next_attempt_at_ms),
         "recordingUrl": recording,
         "analysis": dict(record.analysis) or None,
+        "sip": dict(record.sip),
     }
 
 

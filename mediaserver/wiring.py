@@ -31,6 +31,7 @@ from mediaserver.settings import (
 )
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
+from pipeline.audio.other_vads import voice_detector
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
@@ -68,6 +69,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         session=session_settings(agent),
         line=agent.line,
         turn_model=agent.session.turn_model,
+        vad=agent.vad,
     )
 
 
@@ -105,6 +107,8 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         rtp_ports=split_ports(settings.rtp_ports),
         public_address=settings.public_address,
         max_calls=settings.max_calls,
+        trace=settings.trace,
+        dns=settings.dns,
         user_agent=settings.user_agent,
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
@@ -121,10 +125,18 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         password=reveal(settings.password),
         register=settings.register_,
         allow_from=tuple(str(network) for network in settings.allow_from),
+        called_number_headers=settings.called_number_headers,
+        identity=settings.identity,
+        caller_name=settings.caller_name,
+        withhold_number=settings.withhold_number,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
+        failover_s=settings.failover_s,
+        options_ping_s=settings.options_ping_s,
+        outbound_proxy=settings.outbound_proxy or "",
+        follow_redirects=settings.follow_redirects,
         media_timeout_s=settings.media_timeout_s,
         reliable_provisional=settings.reliable_provisional,
         backup_uris=settings.backup_uris,
@@ -183,6 +195,15 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield from _refusals(f"speech.{kind}", _engine(kind, chain))
         for number, each in enumerate(chain.fallback or ()):
             yield from _refusals(f"speech.{kind}.fallback[{number}]", _engine(kind, each))
+
+
+def missing_voice_detectors(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields a problem for each agent whose voice detector is not installed, for `settings.load`."""
+    for place, agent in enumerate(settings.agents):
+        try:
+            voice_detector(agent.vad)
+        except EngineMissing as missing:
+            yield f"agent[{place}].vad", str(missing)
 
 
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from mediaserver.errors import NotFound
 from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from mediaserver.store.managed import Kind
+from mediaserver.trunks import servers_of
 
 ADMIN = (Scope.ADMIN,)
 COMPANIES = "/api/v1/companies"
@@ -240,6 +241,7 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
         companyId=said.pop("company"),
         managedBy=managed_by(server, Kind.TRUNK, trunk.id),
         registered=live is not None and live.registered,
+        servers=[models.TrunkServer(**each) for each in servers_of(server.endpoint, trunk.id)],
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from mediaserver.calls.analysis import debriefed
@@ -14,11 +15,13 @@ from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
 from pipeline.agent import AgentContext, AgentReport, Conversation
 from pipeline.call_progress.answer_detection import AnswerDetector
-from pipeline.errors import boundary
+from pipeline.errors import RecordingError, boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
+from pipeline.media.silencing import LEFT, RIGHT, silence
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult
 from pipeline.session.session import Session
+from pipeline.transcript import Role
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class LiveConversation:
         self.cdr = cdr
         self.profile = profile
         self.services = services
+        cdr.redactor = profile.redactor
         self.transfer: Going | None = None
         """The transfer that follows the conversation, where the agent started one."""
         self.began = 0.0
@@ -136,6 +140,7 @@ class LiveConversation:
             observer=observer,
             answer_detector=line,
             detector=engines.detector,
+            vad=engines.vad,
         )
 
     def _open_recording(self, rate_hz: int) -> Recording | None:
@@ -152,4 +157,23 @@ class LiveConversation:
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
         """Asks the agent for its report after the end of the call; never raises."""
         self.cdr.ended_at_ms = self.cdr.now_ms()
+        result = await self._silenced(result)
         return await debriefed(self._agent, result, self.cdr.fields())
+
+    async def _silenced(self, result: SessionResult | None) -> SessionResult | None:
+        """Silences in the recording what is redacted in the transcript; a recording in which that cannot be
+        done is removed."""
+        redactor = self.profile.redactor
+        if redactor is None or not self.profile.silences or result is None or result.recording is None:
+            return result
+        channels = {Role.CALLER: LEFT, Role.AGENT: RIGHT}
+        found = redactor.silences(result.transcript)
+        parts = [(channels[each.role], each.start_ms, each.end_ms) for each in found]
+        try:
+            await asyncio.to_thread(silence, result.recording, parts)
+        except (RecordingError, OSError) as error:
+            log.error("recording removed", extra={**self.cdr.fields(), "reason": str(error)})
+            await asyncio.to_thread(result.recording.unlink, missing_ok=True)
+            self.unrecorded(error)
+            return replace(result, recording=None)
+        return result

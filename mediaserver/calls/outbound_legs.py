@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from mediaserver.admin.directory import Directory
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
@@ -55,12 +56,14 @@ class OutboundLegs:
         endpoint: Endpoint,
         journal: Journal,
         room: Callable[[], int],
+        traces: CallTraces | None = None,
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
         self._store = store
         self._journal = journal
         self._room = room
+        self._traces = traces
         self.rooms: Callable[[str, str], Bridge | None] | None = None
         """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
         owner of the rooms."""
@@ -126,6 +129,8 @@ class OutboundLegs:
                 ring_timeout_s=route.agent.transfer_ring_s,
             )
             undo.pop_all()
+        if self._traces is not None:
+            self._traces.follow(call, leg_of)
         call.on_state(lambda call, state, now: self._moved(leg, state))
         if call.state is CallState.ENDED:
             self._give_back(leg)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -12,14 +14,19 @@ from mediaserver.settings.values import (
     E164,
     CallingWindow,
     Country,
+    HeaderName,
+    HeaderPattern,
     Name,
     Network,
     NumberFormat,
     Prefix,
     Regex,
+    SentHeader,
     SipUri,
+    VariableName,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
+from sip.called_number import CALLED_NUMBER_HEADERS
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]
@@ -33,6 +40,15 @@ class ContactLimit(Table):
 
     calls: int = Field(ge=1, le=1_000_000)
     per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
+
+
+class RetentionSettings(Table):
+    """[company.retention]: for how many days after a call each kind of data is kept; absent, for ever."""
+
+    recordings_days: int | None = Field(default=None, ge=1, le=36_500)
+    transcripts_days: int | None = Field(default=None, ge=1, le=36_500)
+    events_days: int | None = Field(default=None, ge=1, le=36_500)
+    signalling_days: int | None = Field(default=None, ge=1, le=36_500)
 
 
 class KeySettings(Table):
@@ -90,6 +106,7 @@ class CompanyTerms(Table):
     country: Country | None = None
     caller_ids: tuple[E164, ...] | None = None
     calling_windows: tuple[CallingWindow, ...] = ()
+    retention: RetentionSettings = RetentionSettings()
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -123,15 +140,33 @@ class TrunkTerms(Table):
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
     allow_from: tuple[Network, ...] = ()
+    called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
+    identity: Literal["from", "pai", "rpid"] = "from"
+    caller_name: str = Field(default="", max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")
+    withhold_number: bool = False
+    pass_headers: tuple[HeaderName, ...] = Field(default=(), max_length=50)
+    headers: Mapping[HeaderName, VariableName] = Field(default_factory=dict, max_length=50)
+    caller_variables: bool = False
+    send_headers: Mapping[SentHeader, VariableName] = Field(default_factory=dict, max_length=20)
+    allow_headers: tuple[HeaderPattern, ...] = Field(default=("X-*", "User-to-User"), max_length=50)
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
     symmetric_rtp: Literal["auto"] | bool = "auto"
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
+    outbound_proxy: SipUri | None = None
+    follow_redirects: int = Field(default=0, ge=0, le=10)
+    options_ping_s: float = Field(default=0, ge=0, le=86_400)
+    failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
     reliable_provisional: bool = True
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
+
+    def shares_addresses(self, other: TrunkTerms) -> bool:
+        """Whether an address is in the `allow_from` of both trunks."""
+        mine, theirs = ([ip_network(each) for each in trunk.allow_from] for trunk in (self, other))
+        return any(one.version == two.version and one.overlaps(two) for one in mine for two in theirs)
 
     @model_validator(mode="after")
     def _credentials(self) -> Self:

@@ -73,9 +73,18 @@ class SipSettings(Table):
     rtp_ports: Ports = "20000-21999"
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
+    trace: bool = True
+    dns: Address | None = None
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
 
-    @field_validator("udp", "tcp", "tls", mode="before")
+    @field_validator("engine")
+    @classmethod
+    def _built(cls, engine: str) -> str:
+        if engine != "native":
+            raise ValueError(f"{engine!r} is not built yet, there is only 'native'")
+        return engine
+
+    @field_validator("udp", "tcp", "tls", "dns", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return None if value == "" else value

@@ -15,10 +15,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from sip.egress import canonical
 from sip.errors import MalformedMessage
 from sip.message.framing import PONG, KeepAlive, StreamParser
 from sip.message.message import Request, Response
 from sip.stack.datagrams import DatagramSocket
+from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
 from sip.transaction.hop import Hop, Transmission
@@ -53,7 +55,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
-        self.source = Hop(self._name, host, port, self.number)
+        self.source = Hop(self._name, canonical(host), port, self.number)
         self.heard_at = self._owner.loop.time()
         if not self._owner.connection_opened(self):
             transport.abort()
@@ -138,10 +140,15 @@ class Transport:
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
         refused: Callable[[Transmission, str], None],
+        bounced: Callable[[bytes], None] = lambda quoted: None,
+        stale: Callable[[Transmission], bool] = lambda transmission: False,
         ceiling: int | None = None,
+        dns_server: str | None = None,
     ) -> None:
         """`datagram` and `message` receive the messages of UDP and of streams, `failed` every transmission
-        with a transaction that could not be sent, `refused` those whose address is closed to the trunk.
+        with a transaction that could not be sent, `refused` those whose address is closed to the trunk,
+        `bounced` the beginning of each datagram that came back by ICMP. What has waited for a connection is
+        not sent if it is `stale` by then.
         Connections of peers get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -149,6 +156,8 @@ class Transport:
         self.message_received = message
         self._failed = failed
         self._refused = refused
+        self._bounced = bounced
+        self._stale = stale
         self._client_tls: ssl.SSLContext | None = None
         self._udp: DatagramSocket | None = None
         self.unread_s = 0.0
@@ -160,14 +169,15 @@ class Transport:
         self._dialled: dict[tuple[str, str, int], _Connection] = {}
         self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.names = Names(self.loop, self._family)
+        self.dns = Dns(self.loop, server=dns_server)
+        self.names = Names(self.loop, self._family, self.dns)
         self._sweep: asyncio.TimerHandle | None = None
 
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def listen_udp(self, host: str, port: int) -> None:
         """Binds the UDP socket to `host` and `port` (0: any free one). Raises OSError."""
-        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self._udp = await DatagramSocket.bind(host, port, self._received, bounced=self._bounced)
         self.addresses["udp"] = self._udp.address
 
     def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
@@ -176,7 +186,7 @@ class Transport:
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds the stream transport "tcp", or "tls" with its context. Raises OSError."""
-        for bound in await bind_streams(host, port):
+        for bound in await bind_streams(host, port, mapped=True):
             door = _StreamDoor(self, name, tls)
             listener = StreamListener(name, bound, door, ceiling=self._ceiling)
             self._listeners.append(listener)
@@ -226,7 +236,7 @@ class Transport:
     def _allowed(self, transmission: Transmission, address: str) -> bool:
         """Whether `address` may be sent to; if not, `refused` is called."""
         hop = transmission.hop
-        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+        if hop.egress is None or hop.egress.allows(address, host=hop.domain):
             return True
         # Called later, because the stack is in a call of its own and must not be entered again.
         self.loop.call_soon(self._refused, transmission, address)
@@ -280,6 +290,8 @@ class Transport:
         finally:
             waiting = self._waiting.pop(place, [])
         for transmission in waiting:
+            if self._stale(transmission):
+                continue
             if reached:
                 self.send(replace(transmission, hop=replace(transmission.hop, connection=0)))
             else:
@@ -295,7 +307,7 @@ class Transport:
             address,
             hop.port,
             ssl=context,
-            server_hostname=hop.host if context is not None else None,
+            server_hostname=hop.domain if context is not None else None,
         )
         if connection.number not in self._connections:
             raise OSError("the connection was closed at once")

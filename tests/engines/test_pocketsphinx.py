@@ -8,6 +8,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,9 @@ YES_NO = Expected((), ("yes_no",))
 DIGITS = Expected((), ("digits",))
 DATE = Expected((), ("date",))
 SENTENCE = "i want to cancel my appointment"
+
+sampled = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly("ci"))])
+"""By day every fourth utterance of a long list, by night each."""
 
 
 @pytest.fixture
@@ -90,37 +94,43 @@ async def test_a_confirmation_is_understood(engine: PocketSphinx, tmp_path: Path
         assert (await hear(engine, YES_NO, samples)).text == phrase
 
 
+@sampled
 @pytest.mark.timeout(300)
-async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:
+async def test_recorded_answers_are_understood(engine: PocketSphinx, step: int) -> None:
     (no,) = (spoken for spoken in prompts() if spoken.name == "vm-no.wav")
     assert (await hear(engine, YES_NO, no.samples)).text == "no"
     # Measured: 19 and 2 % of the words, refusals counted; the model as it comes has 51 and 12 %.
     for expected, answers, bound in ((DIGITS, digit_strings(), 0.2), (DATE, dates(), 0.06)):
         wrong = words = 0
-        for spoken in answers:
+        for spoken in list(answers)[::step]:
             if not spoken.tunes:
                 wrong += word_errors(spoken.text, (await hear(engine, expected, spoken.samples)).text)
                 words += len(spoken.text.split())
         assert wrong <= bound * words
 
 
+@sampled
 @pytest.mark.timeout(600)
-async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx) -> None:
+async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx, step: int) -> None:
     others = [each for each in prompts() if not each.tunes and each.text not in yes_no()]
     assert len(others) > 250
+    others = others[::step]
     taken = [each.name for each in others if taken_at_once(await hear(engine, YES_NO, each.samples))]
-    assert len(taken) <= 0.05 * len(others), taken
+    assert len(taken) <= 0.05 * len(others) + (step > 1), taken  # a small part strays further
 
 
+@sampled
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("asked", ["digits", "a list"])
 async def test_other_words_of_a_recorded_person_are_taken_for_nothing_unless_confirmed(
-    engine: PocketSphinx, asked: str
+    engine: PocketSphinx, asked: str, step: int
 ) -> None:
-    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. A quarter of them is asked here.
-    odd = [each for each in questions() if each.asked == asked and not each.spoken.tunes]
-    others = [each for each in odd if each.material == "recorded" and not each.right][::4]
+    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. By night a quarter is asked.
+    recorded = takewhile(lambda each: each.material == "recorded", questions())
+    odd = [each for each in recorded if each.asked == asked and not each.spoken.tunes]
+    others = [each for each in odd if not each.right][::4]
     assert len(others) > 60
+    others = others[::step]
     heard = [await hear(engine, each.expected, each.spoken.samples) for each in others]
     assert sum(map(taken_at_once, heard)) <= 0.08 * len(others)
     doubtful = [each for each in heard if each.doubtful]

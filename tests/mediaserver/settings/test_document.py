@@ -186,6 +186,7 @@ def edited(old: str, new: str) -> str:
         ("[sip]", "[sip]\nport = 5060", "sip.port: unknown key"),
         ("[sip]", "[telephony]\n[sip]", "telephony: unknown key"),
         ('engine = "native"', 'engine = "freeswitch"', "sip.engine: input should be 'native' or 'pjsua2'"),
+        ('engine = "native"', 'engine = "pjsua2"', "sip.engine: 'pjsua2' is not built yet"),
         ('udp = "127.0.0.1:5060"', 'udp = "localhost"', 'sip.udp: must be "address:port"'),
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
@@ -350,6 +351,30 @@ def test_two_agents_cannot_answer_one_number(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ([], ["mon 09:00-17:00"], False),
+        (["mon 09:00-17:00"], ["mon 17:00-24:00", "tue 00:00-24:00"], False),
+        (["mon-fri 09:00-17:00"], ["fri 16:00-18:00"], True),
+    ],
+)
+def test_agents_share_a_number_at_different_times(
+    tmp_path: Path, first: list[str], second: list[str], clash: bool
+) -> None:
+    agent = CONTRACT[CONTRACT.index("[[agent]]") :].replace("outbound", "inbound")
+    texts = [
+        agent.replace("phone_number =", f"answering_windows = {windows}\nphone_number =".replace("'", '"'))
+        for windows in (first, second)
+    ]
+    texts[1] = texts[1].replace(AGENT, AGENT.replace("2f1c", "3f1c"))
+    text = CONTRACT[: CONTRACT.index("[[agent]]")] + "".join(texts)
+    if clash:
+        assert [each.partition(":")[0] for each in problems(tmp_path, text)] == ["agent[1].phone_number"]
+    else:
+        assert len(load(written(tmp_path, text), environment=SECRETS).agents) == 2
+
+
 def test_a_company_that_may_dial_nothing_cannot_have_an_outbound_agent(tmp_path: Path) -> None:
     text = edited('dial_prefixes = ["966", "1415"]\n', "").replace('country = "SA"\n', "")
     (found,) = problems(tmp_path, text)
@@ -401,6 +426,7 @@ _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 FREE = frozenset(
     {
         "script",
+        "send_headers",
         "headers",
         "variables",
         "parameters",
