@@ -16,6 +16,7 @@ from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
 from api.http.node_proxy import fetched
 from api.http.operation import About, Operation
+from api.http.sealed import send_sealed
 from api.schemas.base import (
     CallPage,
     CallReport,
@@ -49,6 +50,7 @@ from mediaserver.errors import InvalidRequest
 from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
+from mediaserver.sealed_files import ENDING
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
@@ -287,10 +289,14 @@ async def get_recording(request: web.Request) -> web.StreamResponse:
     recording = await request.app[SERVER].call_api.recording(
         caller_of(request).access, request.match_info["callTaskId"]
     )
-    if not await asyncio.to_thread(recording.path.is_file):
-        return await fetched(request, recording.node_url)
     headers = {"Content-Type": "audio/wav", "Cache-Control": "private, no-store"}
-    return web.FileResponse(recording.path, headers=headers)
+    path, files = recording.path, request.app[SERVER].sealed_files
+    sealed = path if path.name.endswith(ENDING) else path.with_name(path.name + ENDING)
+    if await asyncio.to_thread(sealed.is_file):
+        return await send_sealed(request, files, sealed, headers)
+    if path == sealed or not await asyncio.to_thread(path.is_file):
+        return await fetched(request, recording.node_url)
+    return web.FileResponse(path, headers=headers)
 
 
 def check_mode(body: Mapping[str, Any]) -> None:

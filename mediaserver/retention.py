@@ -15,6 +15,7 @@ from typing import Final
 from mediaserver.admin.directory import Directory
 from mediaserver.metrics import Metrics
 from mediaserver.queue.retention import AT_ONCE, Kept, Removal, Waiting
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -23,8 +24,8 @@ SWEEP_S: Final = 60.0
 GOING_S: Final = 2.0
 """Until the next sweep while calls to be erased go on."""
 
-ENDINGS: Final = (".wav", ".wav.enc")
-"""The endings of a recording's file."""
+ENDINGS: Final = (".wav", ".wav.enc", ".wav.enc.part")
+"""The endings of a recording's file: as it is written, sealed, and while it is being sealed."""
 
 
 class Sweeper:
@@ -42,6 +43,7 @@ class Sweeper:
         node: str,
         node_url: str = "",
         alone: bool = False,
+        sealed_files: SealedFiles | None = None,
     ) -> None:
         self._directory = directory
         self._store = store
@@ -50,12 +52,16 @@ class Sweeper:
         self._node = node
         self._node_url = node_url
         self._alone = alone
+        self._sealed_files = sealed_files
+        # Before the first call: what was recorded without a key, or by a process that was killed.
+        self._unsealed = sorted(recordings.glob("*.wav")) if sealed_files is not None else []
         self.due = asyncio.Event()
         """Set where something was erased: the next sweep is now."""
 
     async def run(self) -> None:
         """Sweeps until cancelled. Raises `StoreError`."""
         while True:
+            await asyncio.to_thread(self._seal)
             self.due.clear()
             going = (await self.sweep()).calls
             try:
@@ -101,6 +107,17 @@ class Sweeper:
         self._metrics.data_removed.labels("files").inc(count)
         log.info("recordings removed", extra={"count": count})
         return count
+
+    def _seal(self) -> None:
+        """Seals what was there at the start; what cannot be sealed now is tried with the next sweep."""
+        left, self._unsealed = self._unsealed, []
+        for path in left if self._sealed_files is not None else ():
+            try:
+                if path.exists() and self._sealed_files is not None:
+                    self._sealed_files.seal(path)
+            except OSError as error:
+                log.error("recording not sealed", extra={"file": path.name, "reason": error.strerror or ""})
+                self._unsealed.append(path)
 
     def _unlink(self, due: Iterable[Removal]) -> list[str]:
         """Removes the files that are here; returns the calls whose recording is gone for good."""

@@ -46,6 +46,7 @@ from mediaserver.retention import Sweeper
 from mediaserver.rooms.connect import WebCalls
 from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.runtime_metrics import Watching
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
@@ -102,6 +103,8 @@ class Server:
             settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
         self._data_dir = Path(settings.server.data_dir)
+        key = reveal(settings.server.recordings_key)
+        self.sealed_files = SealedFiles(key) if key else None
         self.directory = Directory(settings)
         self._call_api: CallApi | None = None
         self._administration: Administration | None = None
@@ -303,6 +306,7 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
+            sealed_files=self.sealed_files,
             outbound_legs=legs,
             traces=traces,
             note_dial=_up(self._recollection).note,
@@ -338,6 +342,7 @@ class Server:
             node=self.node,
             node_url=server.node_url or "",
             alone=not is_postgres(server.database),
+            sealed_files=self.sealed_files,
         )
         self._personal_data = PersonalData(self.directory, store, _up(self._vault), erased=sweeper.due.set)
         self._keep(retention=sweeper.run)

@@ -37,6 +37,7 @@ from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
 from sip import endpoint
+from sip.client_tls import VERSIONS, ClientTlsSettings
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 
 
@@ -129,11 +130,13 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         identity=settings.identity,
         caller_name=settings.caller_name,
         withhold_number=settings.withhold_number,
+        accept_register=settings.accept_register,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
         failover_s=settings.failover_s,
+        tls=_client_tls(settings),
         options_ping_s=settings.options_ping_s,
         outbound_proxy=settings.outbound_proxy or "",
         follow_redirects=settings.follow_redirects,
@@ -254,11 +257,40 @@ def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:
     if settings.tls is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = VERSIONS[settings.tls_min_version]
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+        if settings.tls_client_ca:
+            context.load_verify_locations(settings.tls_client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
     except OSError as error:  # ssl.SSLError is one
-        raise LocalError(f"sip.tls_certificate, sip.tls_key: {error}") from error
+        raise LocalError(f"sip.tls_certificate, sip.tls_key, sip.tls_client_ca: {error}") from error
     return context
+
+
+def _client_tls(settings: TrunkSettings) -> ClientTlsSettings | None:
+    """Returns the TLS of a trunk, None where it has nothing of its own."""
+    files = (settings.tls_ca, settings.tls_certificate, settings.tls_key)
+    if not any((*files, settings.tls_server_name, settings.tls_min_version != "1.2")):
+        return None
+    return ClientTlsSettings(
+        ca=settings.tls_ca,
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+        server_name=settings.tls_server_name,
+        min_version=settings.tls_min_version,
+        stamp=" ".join(_stamp(Path(each)) for each in files if each),
+    )
+
+
+def _stamp(path: Path) -> str:
+    """Says which version of a file this is; "" where it cannot be looked at, which whoever opens it will
+    tell."""
+    try:
+        told = path.stat()
+    except OSError:
+        return ""
+    return f"{told.st_ino}-{told.st_mtime_ns}-{told.st_size}"
 
 
 def _mind(agent: AgentSettings) -> EngineChoice:

@@ -11,6 +11,7 @@ from sip.auth.digest import Verdict, Verifier
 from sip.called_number import called_numbers
 from sip.egress import canonical
 from sip.message.message import Request
+from sip.registrar import registered
 from sip.stack.admission import Admitted, Refused
 from sip.transaction.hop import Hop
 from sip.trunk import Trunk
@@ -53,6 +54,7 @@ class AdmissionPolicy:
         self._verifier = Verifier(realm)
         self._networks: list[tuple[Network, Trunk]] = []
         self._registering: list[Trunk] = []
+        self._accepting = False
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
@@ -67,6 +69,7 @@ class AdmissionPolicy:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
         self._registering = [trunk for trunk in self._trunks.values() if trunk.settings.register]
+        self._accepting = any(trunk.settings.accept_register for trunk in self._trunks.values())
 
     def busy(self) -> int:
         """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
@@ -85,6 +88,8 @@ class AdmissionPolicy:
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """Finds the trunk that sent `request`, by its address or its credentials, and for an INVITE decides
         whether the call is taken."""
+        if request.method == "REGISTER" and self._accepting:
+            return self._registered(request, source, now)
         trunks = self._trunks_of(request, source, now)
         if isinstance(trunks, Refused):
             return trunks
@@ -93,6 +98,16 @@ class AdmissionPolicy:
         if pause_s := self.full():
             return Refused(503, (("Retry-After", str(pause_s)),))
         return self._put_through(request, trunks)
+
+    def _registered(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
+        """Answers the REGISTER of a telephone: with a password, whatever address it comes from."""
+        verified = self._verified(request, source.host, now)
+        if isinstance(verified, Refused):
+            return verified
+        if not verified.settings.accept_register:
+            return Admitted(verified.settings.id, verified.invite_settings)  # answered 405
+        verified.binding, answer = registered(request, verified.account, source, now, verified.binding)
+        return answer
 
     def _put_through(self, request: Request, trunks: Sequence[Trunk]) -> Admitted | Refused:
         """Finds the number that an INVITE is for, and of the trunks of its sender that of this number."""
@@ -142,7 +157,9 @@ class AdmissionPolicy:
         if verdict is Verdict.WRONG and self.wrong_passwords.wrong(host, claimed, now):
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
         stale = verdict is Verdict.STALE
-        challenges = self._verifier.challenges(now, host=host, stale=stale)
+        # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
+        only = "MD5" if self._accepting else None
+        challenges = self._verifier.challenges(now, host=host, stale=stale, only=only)
         return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
 
     def _password_of(self, username: str) -> str | None:

@@ -126,8 +126,7 @@ class Call:
         self.retry_after_s: int | None = None
         self.definite = False
         self.early_media = False
-        self.trace: CallTrace | None = None
-        """The SIP messages of the call; None where the endpoint keeps none."""
+        self.trace: CallTrace | None = None  # None: the endpoint keeps none
         self._phone = phone
         self._trunk = trunk
         self._invite = invite

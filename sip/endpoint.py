@@ -234,11 +234,12 @@ class Endpoint:
     ) -> Call:
         """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
-        invitation = replace(invitation, targets=await self._located(trunk, invitation))
+        invitation = replace(invitation, targets=await self._located(trunk, invitation, settings))
         hop = invitation.targets[0].hop
         self._check_room(call_id)
         stream = self._open_stream(hop)
-        offer = self._capabilities(trunk, stream, hop)
+        registered = settings.egress is not trunk.egress
+        offer = self._capabilities(trunk, stream, hop, peer=hop.host if registered else "")
         invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
         local, remote = invitation.caller.uri.user, invitation.targets[0].uri.user
         parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
@@ -248,15 +249,17 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _located(self, trunk: Trunk, invitation: Invitation) -> Sequence[Target]:
+    async def _located(
+        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings
+    ) -> Sequence[Target]:
         """Returns the hops of an INVITE in order. Raises `CallFailed` where there are none, and where all are
         closed to the trunk: the socket checks each again (`sip.egress`), but now nothing was dialled."""
         uris = [each.uri for each in invitation.targets]
         try:
-            found = await self._driver.router.targets(uris, proxy=trunk.proxy)
+            found = await self._driver.router.targets(uris, proxy=next(iter(invitation.route), None))
         except OSError as error:
             raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        egress = Egress(trunk.egress)
+        egress = Egress(settings.egress)
         if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
             self._blocked += 1
             raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)

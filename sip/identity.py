@@ -21,8 +21,8 @@ ANONYMOUS: Final = "anonymous"
 WITHHELD: Final = NameAddr(Uri("sip", ANONYMOUS, "anonymous.invalid"), "Anonymous")
 """The From of a call that withholds its number (RFC 3323 4.1.1.3)."""
 
-TEXT_LIMIT: Final = 1024
-"""Characters of one field that are told."""
+TEXT_LIMIT: Final = 2048
+"""Characters of one field that are told: an Identity (RFC 8224) has about a thousand."""
 
 ASSERTED_IN: Final[Mapping[str, str]] = {"pai": "P-Asserted-Identity", "rpid": "Remote-Party-ID"}
 """The header field of a trunk's `identity` other than "from"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
+from sip.client_tls import ClientTls
 from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
 from sip.dialog.target_set import Target
@@ -17,25 +19,19 @@ from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
 from sip.errors import LocalError, SipError
+from sip.extra_headers import check_headers
 from sip.identity import WITHHELD, identity_headers
-from sip.message.headers import TOKEN, NameAddr
+from sip.message.headers import NameAddr
 from sip.message.uri import Uri
+from sip.registrar import Binding
 from sip.sdp.media_plan import CODECS, Codec
 from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
-__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable", "check_headers"]
+__all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""
-
-_OURS = frozenset(
-    {"allow", "call-id", "contact", "content-length", "content-type", "cseq", "from", "max-forwards"}
-    | {"min-se", "require", "route", "rseq", "session-expires", "supported", "to", "via"}
-    | {"authorization", "proxy-authorization", "record-route", "proxy-require", "rack", "reason"}
-    | {"user-agent"}
-)
-_LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class TrunkUnavailable(SipError):
@@ -68,6 +64,7 @@ class Trunk:
             settings.egress,
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
+            ClientTls.of(settings.tls) if settings.tls is not None else None,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
@@ -85,6 +82,7 @@ class Trunk:
         self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None
         self.registration: Registration | None = None
         self.ping: OptionsPing | None = None
+        self.binding: Binding | None = None
         self._dialer = dialer
 
     def __repr__(self) -> str:
@@ -142,11 +140,16 @@ class Trunk:
         check_headers(headers or {})
         caller = self._caller(caller_id if caller_id is not None else self.settings.caller_id)
         settings, hidden = self.invite_settings, self.settings.withhold_number
+        targets = tuple(Target.of(replace(each, user=number)) for each in self._targets())
+        route = () if self.proxy is None else (self.proxy,)
+        if self.binding is not None and self.binding.expires_at > asyncio.get_running_loop().time():
+            targets, route = (Target.of(self.binding.target),), ()
+            settings = replace(settings, egress=self.egress.with_host(self.binding.hop.host))
         if ring_timeout_s is not None:
             settings = replace(settings, ring_timeout_s=ring_timeout_s)
         invitation = Invitation(
-            targets=tuple(Target.of(replace(each, user=number)) for each in self._targets()),
-            route=() if self.proxy is None else (self.proxy,),
+            targets=targets,
+            route=route,
             caller=WITHHELD if hidden else caller,
             call_id=uuid.uuid4().hex,
             headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
@@ -170,13 +173,3 @@ class Trunk:
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
         host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
         return NameAddr(Uri("sip", user, host), self.settings.caller_name)
-
-
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raises `LocalError` for header fields that no INVITE may be given: those of the stack itself, and what
-    would break the message."""
-    for name, value in headers.items():
-        if not TOKEN.fullmatch(name) or name.lower() in _OURS or len(name) == 1:
-            raise LocalError(f"header {name!r} cannot be added to a call")
-        if _LINE_BREAKS.search(value):
-            raise LocalError(f"header {name!r} has a character that cannot be sent")

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pipeline.net.egress import EgressPolicy
 from sip.called_number import CALLED_NUMBER_HEADERS
+from sip.client_tls import ClientTlsSettings
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
@@ -30,7 +31,8 @@ class TrunkSettings:
     SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
-    `caller_name`: shown with the number; `withhold_number`: neither is shown.
+    `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
+    that registers with `username` and `password` gets the trunk's calls.
     """
 
     id: str
@@ -53,12 +55,14 @@ class TrunkSettings:
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
+    tls: ClientTlsSettings | None = None
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
     called_number_headers: tuple[str, ...] = CALLED_NUMBER_HEADERS
     identity: Literal["from", "pai", "rpid"] = "from"
     caller_name: str = ""
     withhold_number: bool = False
+    accept_register: bool = False
 
     def __post_init__(self) -> None:
         try:

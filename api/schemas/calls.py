@@ -19,7 +19,7 @@ USER_REF_LIMIT = 128
 
 _HEADERS = "Further header fields of the INVITE, of the names in the trunk's allow_headers"
 
-SipHeaders = Annotated[dict[str, Annotated[str, StringConstraints(max_length=1024)]], Field(max_length=20)]
+SipHeaders = Annotated[dict[str, Annotated[str, StringConstraints(max_length=2048)]], Field(max_length=20)]
 """Header fields for the INVITE, by name."""
 
 

@@ -43,6 +43,8 @@ class CallDetailRecord(SessionObserver):
         """When the conversation ended, in milliseconds since 1970; 0: not yet."""
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the outcome is in the store."""
+        self.consent = ""
+        """The caller's answer to whether the call may be recorded; "" where it was not asked."""
         self.redactor: Redactor | None = None
         """Redacts what is recorded; None: nothing is."""
         self._services = services
@@ -89,7 +91,10 @@ class CallDetailRecord(SessionObserver):
             transcript=[entry_data(entry) for entry in self._entries(result.transcript)],
             turns=self._redacted_turns([turn_data(turn) for turn in result.turns]),
             analysis=self._redacted_analysis(
-                analyse(result) | ({} if self.transfer is None else {"transfer": self.transfer}), result
+                analyse(result)
+                | ({} if self.transfer is None else {"transfer": self.transfer})
+                | ({"recordingConsent": self.consent} if self.consent else {}),
+                result,
             ),
             recording_path=str(result.recording) if recorded else "",
             recording_url=url if recorded else "",

@@ -10,10 +10,12 @@ from pathlib import Path
 from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
@@ -35,6 +37,7 @@ class CallServices:
     public_url: str = ""  # the prefix of links to this server
     node_url: str = ""  # where other nodes reach the recordings of this one
     outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
+    sealed_files: SealedFiles | None = None  # by which recordings are encrypted; None: they are not
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
     traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
@@ -54,6 +57,7 @@ class CallProfile:
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
     redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
+    policy: Policy = NO_POLICY  # what is said and asked before the agent's own words
     silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
@@ -76,6 +80,10 @@ class CallProfile:
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
             redactor=_redactor(agent),
+            policy=Policy(
+                agent.policy.disclosure,
+                agent.policy.consent_question if agent.policy.recording_consent == "ask" else "",
+            ),
             silences=agent.redaction.audio,
         )
 

@@ -10,13 +10,13 @@ from mediaserver.errors import InvalidRequest
 from mediaserver.settings import TrunkSettings
 from sip.call import Call
 from sip.errors import LocalError
+from sip.extra_headers import check_headers
 from sip.identity import CallerIdentity, readable, told, user_to_user
-from sip.trunk import check_headers
 
 HEADERS_LIMIT: Final = 20
 """The most header fields of a request for a call."""
 
-VALUE_LIMIT: Final = 1024
+VALUE_LIMIT: Final = 2048
 """The most characters of a header field that is sent."""
 
 IDENTITY_HEADERS: Final = frozenset(

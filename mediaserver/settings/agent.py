@@ -150,6 +150,21 @@ class RedactionSettings(Table):
     audio: bool = True
 
 
+class PolicySettings(Table):
+    """[agent.policy]: lines before the agent's own words. `disclosure`: who calls, and that it is a machine;
+    `recording_consent`: "assumed", or "ask", by `consent_question`, with nothing recorded before a yes."""
+
+    disclosure: str = Field(default="", max_length=500)
+    recording_consent: Literal["assumed", "ask"] = "assumed"
+    consent_question: str = Field(default="", max_length=500)
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.recording_consent == "ask" and not self.consent_question:
+            raise ValueError("consent_question: recording_consent asks it")
+        return self
+
+
 TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
@@ -194,6 +209,7 @@ class AgentTerms(Table):
     vad: Literal["energy", "webrtcvad", "silero"] = "energy"
     session: SessionSettings = SessionSettings()
     redaction: RedactionSettings = RedactionSettings()
+    policy: PolicySettings = PolicySettings()
     line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()

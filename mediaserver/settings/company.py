@@ -30,6 +30,7 @@ from sip.called_number import CALLED_NUMBER_HEADERS
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]
+TlsVersion = Literal["1.2", "1.3"]
 CodecName = Literal["pcmu", "pcma", "g722", "opus"]
 
 _EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
@@ -139,6 +140,7 @@ class TrunkTerms(Table):
     username: str = Field(default="", pattern=r'^[^"\\\x00-\x1f\x7f]*$')
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
+    accept_register: bool = False
     allow_from: tuple[Network, ...] = ()
     called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
     identity: Literal["from", "pai", "rpid"] = "from"
@@ -174,13 +176,31 @@ class TrunkTerms(Table):
             raise ValueError("password: has no use without username")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
+        if self.accept_register and self.password is None:
+            raise ValueError("accept_register: needs username and password")
         if len(set(self.codecs)) != len(self.codecs):
             raise ValueError("codecs: names one twice")
         return self
 
 
 class TrunkSettings(TrunkTerms):
-    """[[trunk]]: a SIP trunk of a company. `id` is unique in the file."""
+    """[[trunk]]: a SIP trunk of a company. `id` is unique in the file. What names files of this machine
+    cannot be set over the API."""
 
     id: Name
     company: Name
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_server_name: str = Field(default="", pattern=r"^[A-Za-z0-9.:-]{0,253}$")
+    tls_min_version: TlsVersion = "1.2"
+
+    @model_validator(mode="after")
+    def _complete_certificate(self) -> Self:
+        if self.tls_key and not self.tls_certificate:
+            raise ValueError("tls_key: has no use without tls_certificate")
+        return self
+
+
+TRUNK_OF_FILE = ("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_min_version")
+"""Keys of a trunk that only the configuration file has."""

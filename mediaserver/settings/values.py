@@ -17,7 +17,7 @@ from mediaserver.errors import InvalidNumber
 from mediaserver.number_patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
 from sip.errors import LocalError
-from sip.trunk import check_headers
+from sip.extra_headers import check_headers
 
 
 def split_address(value: str) -> tuple[str, int]:

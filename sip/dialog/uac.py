@@ -54,20 +54,20 @@ class OutgoingInvite(Invite):
     def __init__(
         self, core: Core, settings: InviteSettings, invitation: Invitation, capabilities: Capabilities
     ) -> None:
-        dialog_set = DialogSetId(invitation.call_id, core.token())
-        super().__init__(InviteUsage(core, settings, dialog_set, outgoing=True))
+        super().__init__(
+            InviteUsage(core, settings, DialogSetId(invitation.call_id, core.token()), outgoing=True)
+        )
         self.usage.describe(capabilities)
         self._invitation = invitation
-        self._caller = invitation.caller.with_tag(dialog_set.local_tag)
+        self._caller = invitation.caller.with_tag(self.usage.dialog_set.local_tag)
         self._targets = TargetSet(self.usage, invitation.targets)
         self._next_cseq = count(1).__next__
         self._forks = Forks(self.usage)
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
         self._unsent = False  # the address of the last target was closed to the trunk
-        self._client_request = ClientRequest(
-            core, next_cseq=self._next_cseq, authorizer=self.usage.authorizer
-        )
+        authorizer = self.usage.authorizer
+        self._client_request = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -100,13 +100,12 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Ends the call, or dials the next target where the transport failed: the INVITE certainly never
-        arrived."""
+        """Ends the call, or dials the next target where the transport failed: the INVITE never arrived."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
-        cancelled = self._given_up is HangupCause.CANCELLED
-        unreachable = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
-        cause = HangupCause.CANCELLED if cancelled else unreachable
+        cause = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
+        if self._given_up is HangupCause.CANCELLED:
+            cause = HangupCause.CANCELLED
         self.usage.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
@@ -127,13 +126,10 @@ class OutgoingInvite(Invite):
             self.usage.core.clock.at(now + GIVE_UP_S, transaction.abandon)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """Answers a BYE, which may overtake the 2xx of its call; that 2xx is then acknowledged and
-        declined."""
+        """Answers a BYE, which may overtake the 2xx of its call; that 2xx is then declined."""
         if self.usage.state is InviteState.INVITING and self._given_up is None:
             self._given_up = HangupCause.NORMAL
         super().bye_received(transaction, now)
-
-    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _transaction(self) -> ClientTransaction:
@@ -162,8 +158,8 @@ class OutgoingInvite(Invite):
         headers.add("To", f"<{self._targets.first.uri.without_params()}>")
         headers.add("Call-ID", invitation.call_id)
         headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
-        secure = target.uri.scheme == "sips"
-        headers.add("Contact", self.usage.core.contact(hop, invitation.caller.uri.user, secure=secure))
+        user, secure = invitation.caller.uri.user, target.uri.scheme == "sips"
+        headers.add("Contact", self.usage.core.contact(hop, user, secure=secure))
         self.usage.introduce(headers)
         self.usage.session.ask(headers)
         for name, value in invitation.headers.items():

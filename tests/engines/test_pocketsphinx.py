@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.embedded_stt.corpus import dates, digit_strings, prompts
+from bench.embedded_stt.corpus import PROMPTS, dates, digit_strings, on_the_line, prompts
+from bench.embedded_stt.people import spoken as word_of
 from bench.embedded_stt.questions import questions
 from bench.micro_whisper.corpus import PHRASES
-from bench.people.corpus import PLAYER, said
+from bench.people.corpus import PLAYER, WORDS, said
 from pipeline.audio import Pcm, silence
+from pipeline.audio.wav import read
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.pocketsphinx import PocketSphinx, SphinxListening, unheard
@@ -144,7 +146,8 @@ def taken_at_once(heard: Hypothesis) -> bool:
 
 @pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
-    # Measured: 4 of 70 are refused, 8 confirmed; evidence fitted to one person refused 21.
+    # Measured: 19 of 70 are confirmed, where 3 % of other words are taken for one of ten phrases; 8 where 4 %
+    # are. Evidence fitted to one person refused 21.
     named = [spoken for spoken in said(LINE_HZ) if spoken.voice == PLAYER and not unheard([spoken.text])]
     words = sorted({spoken.text for spoken in named})
     assert len(words) > 60
@@ -158,7 +161,7 @@ async def test_words_of_another_recorded_person_are_understood(engine: PocketSph
         elif not heard.text:
             refused.append(spoken.text)
     assert len(refused) <= 0.08 * len(named), refused
-    assert len(confirmed) <= 0.16 * len(named), confirmed
+    assert len(confirmed) <= 0.3 * len(named), confirmed
 
 
 @pytest.mark.parametrize("expected", [YES_NO, DIGITS, ANY_PHRASE])
@@ -241,6 +244,29 @@ async def test_an_abandoned_utterance_frees_its_decoder(tmp_path: Path) -> None:
     assert live.partial() != ""
     live.close()
     await engine.close()
+
+
+async def test_an_answer_that_fits_badly_while_it_is_spoken_is_not_refused(engine: PocketSphinx) -> None:
+    bow = word_of(WORDS / "bow.ogg", PLAYER)
+    assert bow is not None
+    names = "pineapple ball oasis coat mushroom well hat astronaut oregano bow"
+    listening = listen(engine, Expected(tuple(names.split())))
+    push(listening, bow.samples)
+    heard = await listening.result()
+    listening.close()
+    assert (heard.text, heard.doubtful) == ("bow", True)
+
+
+# "g" is "double" by the grammar of digits, and "eighty" is "april" by that of dates.
+@pytest.mark.parametrize(("name", "expected"), [("phonetic/g_p", DIGITS), ("digits/80", DATE)])
+async def test_the_beginning_of_an_answer_is_no_answer(
+    engine: PocketSphinx, name: str, expected: Expected
+) -> None:
+    listening = listen(engine, expected)
+    push(listening, on_the_line(*read(PROMPTS / f"{name}.wav")))
+    heard = await listening.result()
+    listening.close()
+    assert heard.text == ""
 
 
 async def test_silence_and_noise_are_not_words(engine: PocketSphinx) -> None:

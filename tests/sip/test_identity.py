@@ -88,7 +88,7 @@ def test_what_a_stranger_writes_is_bounded_and_plain() -> None:
         [("From", '"A\x01B" <sip:1@h>'), ("X-Long", "x" * 5000), ("X-Two", "1"), ("X-Two", "2")]
     )
     assert caller_identity(headers) == CallerIdentity(number="1", display_name="A B")
-    assert (len(told(headers, "x-long")), told(headers, "X-Two"), told(headers, "X-No")) == (1024, "1, 2", "")
+    assert (len(told(headers, "x-long")), told(headers, "X-Two"), told(headers, "X-No")) == (2048, "1, 2", "")
     assert caller_identity(Headers()).withheld
 
 

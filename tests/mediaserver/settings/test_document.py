@@ -22,6 +22,7 @@ from mediaserver.settings import (
     split_ports,
 )
 from mediaserver.settings.document import REQUIRED
+from mediaserver.wiring import trunk_settings
 from tests.support.paths import ROOT
 
 REFERENCE = ROOT / "config" / "mediaserver.toml"
@@ -514,3 +515,14 @@ def test_the_knobs_of_the_end_of_a_turn_are_checked(tmp_path: Path, knobs: str, 
     (line,) = problems(tmp_path, f"{CONTRACT}\n[agent.session]\n{knobs}\n")
     assert "agent[0].session" in line
     assert problem in line
+
+
+RECIPES = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "telephony.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(tomllib.loads(recipe)["trunk"][0]["id"]))
+def test_the_recipes_for_peers_are_valid(tmp_path: Path, recipe: str) -> None:
+    """Each as it stands, for a company that there is."""
+    company = '[server]\nadmin_key = "generated"\n[[company]]\nid = "acme"\ncountry = "US"\n'
+    (trunk,) = load(written(tmp_path, company + recipe), environment={}).trunks
+    assert trunk_settings(trunk).uri == trunk.uri
