@@ -23,19 +23,21 @@ def address_of(record: Any) -> int:
     return int(record[record.dtype.names[0]].ctypes.data)
 
 
-@intrinsic
-def _line_at(typing_context: Any, address: Any) -> Any:
-    return LINE(_ADDRESS), _pointer
-
-
-@intrinsic
-def _scratch_at(typing_context: Any, address: Any) -> Any:
-    return SCRATCH(_ADDRESS), _pointer
-
-
 def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
     """A record is handed on as its address."""
     return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+
+def _line(typing_context: Any, address: Any) -> Any:
+    return LINE(_ADDRESS), _pointer
+
+
+def _scratch(typing_context: Any, address: Any) -> Any:
+    return SCRATCH(_ADDRESS), _pointer
+
+
+_line_at: Final[Any] = intrinsic(_line)
+_scratch_at: Final[Any] = intrinsic(_scratch)
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, U8, I64, I64))

@@ -92,9 +92,10 @@ _SOURCE: Final = (
 _ORDER: Final = (
     "next", "restart", "held", "probation", "lost", "late", "given_up",
 )  # fmt: skip
-# What reports say of the source (RFC 3550 A.1, A.3, A.8). `runs` counts those of numbers; `jitter`: see `JITTER_UNIT`.
+# What reports say of the source (RFC 3550 A.1, A.3, A.8): of its run of numbers, of which there were `runs`.
 _RECEPTION: Final = (
-    "clock_hz", "received", "base", "highest", "cycles", "bad_next", "runs", "jitter", "arrived_ns", "stamped",
+    "clock_hz", "received", "base", "highest", "cycles", "bad_next", "runs", "jitter", "arrived_ns",
+    "stamped",
 )  # fmt: skip
 # Frames of 20 ms on the far end's clock.
 _FRAMES: Final = (
