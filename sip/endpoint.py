@@ -124,12 +124,10 @@ class Endpoint:
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Binds the sockets and starts to register. Raises OSError, and `LocalError` for unusable
-        settings."""
+        """Binds the sockets, starts to register. Raises OSError, and `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
         await self._driver.open()
-        # Calls that have ended leave their rows a moment later.
         self._plane = Plane(self._driver.loop, capacity=2 * self.settings.max_calls + 16)
         self._open = True
         for trunk in self._trunks.values():
@@ -250,11 +248,8 @@ class Endpoint:
         stream.signalled_by = peer
         capabilities = self._capabilities(trunk, stream, hop)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
-        parties = Parties(
-            direction=Direction.OUTBOUND,
-            local_number=invitation.caller.uri.user,
-            remote_number=invitation.targets[0].user,
-        )
+        local, remote = invitation.caller.uri.user, invitation.targets[0].user
+        parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
@@ -273,11 +268,11 @@ class Endpoint:
         raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
-        """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any
-        address: the stream sends nothing to one that is closed to the trunk."""
+        """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
+        stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         host = self._driver.local.host(hop)
-        if trunk.settings.symmetric_rtp:
+        if trunk.settings.symmetric_rtp is True:
             return Capabilities(host, stream.local_port, trunk.codecs)
         return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
 
@@ -323,11 +318,8 @@ class Endpoint:
             stream.close()
             return
         request = invite.transaction.request
-        parties = Parties(
-            direction=Direction.INBOUND,
-            local_number=request.uri.user,
-            remote_number=request.from_.uri.user,
-        )
+        local, remote = request.uri.user, request.from_.uri.user
+        parties = Parties(direction=Direction.INBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         self._offered.put(call, now)

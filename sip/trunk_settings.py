@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline.net.egress import EgressPolicy
 from sip.errors import LocalError, MalformedMessage
@@ -18,7 +19,8 @@ class TrunkSettings:
     for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers 503
     or cannot be reached. `username` and `password` answer the trunk's challenges, and admit its calls from
     addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media is sent to the source of the first RTP packet, not to the address in SDP.
+    timer. `symmetric_rtp`: media is sent to where it comes from once that source has proved itself
+    (`sip.rtp.latch`), not only to the address in SDP; True: SDP may name any address, closed ones too.
     `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
     which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
     be sent to whatever they resolve to.
@@ -32,7 +34,7 @@ class TrunkSettings:
     register: bool = False
     allow_from: tuple[str, ...] = ()
     codecs: tuple[str, ...] = ("pcmu", "pcma", "g722", "opus")
-    symmetric_rtp: bool = False
+    symmetric_rtp: bool | Literal["auto"] = "auto"
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60

@@ -124,7 +124,7 @@ class TrunkTerms(Table):
     register_: bool = Field(default=False, alias="register")
     allow_from: tuple[Network, ...] = ()
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
-    symmetric_rtp: bool = False
+    symmetric_rtp: Literal["auto"] | bool = "auto"
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)

@@ -12,7 +12,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.gain import LineVolume, Volume
 from pipeline.errors import LocalError
+from pipeline.media.line_feed import LineFeed
 from pipeline.media.utterance import Utterance
 from pipeline.plane.outgoing import Outgoing
 from pipeline.speech import SpokenWord
@@ -72,28 +72,9 @@ class Playout:
     """
 
     __slots__ = (
-        "_ahead",
-        "_current",
-        "_dry",
-        "_frame",
-        "_frames",
-        "_held",
-        "_last",
-        "_line",
-        "_listener",
-        "_mark",
-        "_open",
-        "_past",
-        "_room",
-        "_room_at",
-        "_sent",
-        "_tail",
-        "_waiting",
-        "_wake",
-        "_written",
-        "rate_hz",
-        "tap",
-        "volume",
+        "_current", "_dry", "_feed", "_frame", "_frames", "_held", "_last", "_listener", "_mark", "_open",
+        "_past", "_room", "_room_at", "_sent", "_tail", "_waiting", "_wake", "_written",
+        "rate_hz", "tap", "volume",
     )  # fmt: skip
 
     def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
@@ -105,8 +86,7 @@ class Playout:
         self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
         self._held = False
         self.volume: Volume | LineVolume = Volume(rate_hz)
-        self._line: Outgoing | None = None
-        self._ahead = 0  # frames in the line's hands
+        self._feed: LineFeed | None = None
         self._tail: Pcm = np.empty(0, np.int16)
         self._last: Pcm = self._tail
         self._dry = True
@@ -122,48 +102,34 @@ class Playout:
     # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
 
     def connect(self, line: Outgoing | None) -> None:
-        """Frames leave by themselves from `line`, whose `departed` events `left` is called for; None: by
-        `read` and `sent`. What waits is taken along."""
-        if self._line is not None:
-            self._withdraw()
-        self._line = line
+        """Frames leave by themselves from `line`, and `left` is called after some have; None: by `read` and
+        `sent`. What waits is taken along."""
+        self._withdraw()
+        self._feed = None if line is None else LineFeed(line)
         self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
-        self._feed()
+        self._supply()
 
     def left(self, now: float) -> None:
-        """Frames of `line` have left, the last of them at `now`."""
-        if self._line is None:
+        """Frames of the line have left, the last of them at `now`."""
+        if self._feed is None:
             return
-        for frame in self._line.departed():
-            self._past.append(self._frames.popleft())
-            self._ahead -= 1
-            self._last = frame
-            self.sent(now)
-        self._feed()
-        if not self._frames:
-            self._dry = True
+        for frame in self._feed.departed():
+            self._departed(frame, now)
+        self._supply()
 
-    def _feed(self) -> None:
-        """As many frames as the line has room for are in its hands."""
-        line = self._line
-        if line is None or self._held:
-            return
-        count = min(len(self._frames) - self._ahead, line.room)
-        if count > 0:
-            line.say(list(islice(self._frames, self._ahead, self._ahead + count)))
-            self._ahead += count
+    def _supply(self) -> None:
+        if self._feed is not None and not self._held:
+            self._feed.feed(self._frames)
 
-    def _withdraw(self) -> None:
-        """Nothing leaves any more; what has left is counted."""
-        line = self._line
-        if line is not None:
-            line.withdraw()
-            frames = line.departed()
-            self._ahead = 0
-            for frame in frames:
-                self._past.append(self._frames.popleft())
-                self._last = frame
-                self.sent(line.said_at)
+    def _withdraw(self) -> None:  # what has left is counted
+        if self._feed is not None:
+            for frame in self._feed.withdraw():
+                self._departed(frame, self._feed.said_at)
+
+    def _departed(self, frame: Pcm, now: float) -> None:
+        self._past.append(self._frames.popleft())
+        self._last = frame
+        self.sent(now)
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
@@ -201,10 +167,9 @@ class Playout:
             raise LocalError("an utterance is still being written")
         utterance = Utterance(rate_hz=self.rate_hz, interruptible=interruptible, first_frame=self._written)
         self._open = utterance
-        if self._current is None:
-            self._current = utterance
-        else:
+        if self._current is not None:
             self._waiting.append(utterance)
+        self._current = self._current or utterance
         self._set_mark()
         return utterance
 
@@ -235,7 +200,7 @@ class Playout:
         taken = tail + frames * self._frame
         self._open.retract(taken)
         self._set_mark()
-        self._feed()
+        self._supply()
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
@@ -294,18 +259,15 @@ class Playout:
         self._held = False
         heard = self.heard()
         if heard is not None:
-            self._go_back(heard.utterance.into_word(heard.samples))
             utterance = heard.utterance
+            for _ in range(min(-(-utterance.into_word(heard.samples) // self._frame), len(self._past))):
+                self._frames.appendleft(self._past.pop())
+                self._sent -= 1
+            self._set_mark()
             utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
             self.volume.fade_in()
         self._rouse()
         return True
-
-    def _go_back(self, samples: int) -> None:
-        for _ in range(min(-(-samples // self._frame), len(self._past))):
-            self._frames.appendleft(self._past.pop())
-            self._sent -= 1
-        self._set_mark()
 
     def heard(self) -> Heard | None:
         """The part of the current utterance that was heard until now; None if no utterance has begun."""
@@ -341,13 +303,11 @@ class Playout:
     # Events of utterances -----------------------------------------------------------------------------------
 
     def _append(self, samples: Pcm) -> None:
-        whole = samples.shape[0] // self._frame
-        if not whole:
-            self._tail = samples
-            return
+        whole, was_empty = samples.shape[0] // self._frame, not self._frames
         cut = whole * self._frame
-        was_empty = not self._frames
         self._tail = samples[cut:]
+        if not whole:
+            return
         self._frames.extend(samples[:cut].reshape(whole, self._frame))
         self._written += whole
         self._set_mark()
@@ -356,7 +316,7 @@ class Playout:
         self._rouse()
 
     def _rouse(self) -> None:
-        self._feed()
+        self._supply()
         if self._dry and self._frames and not self._held:
             self._dry = False
             if self._wake is not None:

@@ -17,7 +17,7 @@ class Drive(Protocol):
         """Touches `bound` no more. The row is held."""
 
     def poke(self) -> None:
-        """Sends what is due now."""
+        """Sends what is due, without waiting for the tick."""
 
     def close(self) -> None:
         """Reads and sends no more. Idempotent."""

@@ -32,25 +32,25 @@ class OnLoop:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, bound: socket.socket, number: int) -> None:
-        """See `Drive`."""
+        """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
         self._sockets[number] = bound
         self._loop.add_reader(bound, self._read, number)
         if self._timer is None:
             self._tick()
 
     def forget(self, bound: socket.socket, number: int) -> None:
-        """See `Drive`."""
+        """Touches `bound` no more (`Drive`); the row is held."""
         del self._sockets[number]
         self._loop.remove_reader(bound)
         self._clock[Field.TICKS] += 2  # nobody is about to send for the stream
 
     def poke(self) -> None:
-        """See `Drive`."""
+        """Sends what is due on the loop's next turn (`Drive`)."""
         if self._poked is None and self._timer is not None:
             self._poked = self._loop.call_soon(self._send)
 
     def close(self) -> None:
-        """See `Drive`."""
+        """Reads and sends no more (`Drive`). Idempotent."""
         for bound in self._sockets.values():
             self._loop.remove_reader(bound)
         for each in (self._timer, self._poked):

@@ -61,25 +61,25 @@ class OnThread:
 
     @property
     def thread_id(self) -> int:
-        """Of its thread, for the scheduler."""
+        """The number of its thread, for the scheduler."""
         return self._thread.native_id or 0
 
     def watch(self, bound: socket.socket, number: int) -> None:
-        """See `Drive`."""
+        """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
         self._control(_CTL_ADD, bound.fileno(), number)
 
     def forget(self, bound: socket.socket, number: int) -> None:
-        """See `Drive`."""
+        """Touches `bound` no more (`Drive`); the row is held."""
         if self._open:
             self._control(_CTL_DEL, bound.fileno(), number)
 
     def poke(self) -> None:
-        """See `Drive`."""
+        """Wakes the thread, which sends what is due (`Drive`)."""
         if self._open:
             os.eventfd_write(self._poke, 1)
 
     def close(self) -> None:
-        """See `Drive`."""
+        """Reads and sends no more (`Drive`). Idempotent."""
         if not self._open:
             return
         self._stop()

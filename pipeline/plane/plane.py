@@ -60,7 +60,7 @@ class Plane:
 
     @property
     def drive(self) -> Drive:
-        """What runs the streams."""
+        """What runs the streams: the thread, or the event loop."""
         return self._drive
 
     def close(self) -> None:

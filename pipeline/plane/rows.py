@@ -92,7 +92,8 @@ _SOURCE: Final = (
 _ORDER: Final = (
     "next", "restart", "held", "probation", "lost", "late", "given_up",
 )  # fmt: skip
-# What reports say of the source (RFC 3550 A.1, A.3, A.8): of its run of numbers, of which there were `runs`.
+# What reports say of the source (RFC 3550 A.1, A.3, A.8). `runs` counts those of numbers; `jitter` is in
+# units of `JITTER_UNIT`.
 _RECEPTION: Final = (
     "clock_hz", "received", "base", "highest", "cycles", "bad_next", "runs", "jitter", "arrived_ns",
     "stamped",
@@ -185,7 +186,7 @@ class Happened(IntEnum):
 
 
 class Field(IntEnum):
-    """Of `Shared.clock`."""
+    """The places of single numbers in `Shared.clock`."""
 
     STOP = 0
     EVENT_HEAD = 1  # the plane's

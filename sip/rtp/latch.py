@@ -4,7 +4,7 @@ Anybody may send to our port, so one packet proves nothing. A source proves itse
 one payload type, with numbers and timestamps that go on as the time does. While the source that we send to
 is heard, no other counts; once it has been silent for `SILENT_S`, the next that proves itself takes its
 place. A source on the host that the SDP names, or that the signalling comes from, needs few packets; a
-stranger needs more, and waits while one of those is about to prove itself.
+stranger needs more, a longer silence, and waits while one of those is about to prove itself.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from sip.rtp.packet import HEADER, payload_span, sequence_delta, timestamp_delta
 
 SILENT_S: Final = 1.0
 """For so long the source that we send to is silent before another may take its place."""
+
+STRANGE_SILENT_S: Final = 5.0
+"""The same for a source on no host that we know of: most who fall silent suppress silence."""
 
 NEAR_PACKETS: Final = 3
 STRANGE_PACKETS: Final = 5
@@ -74,9 +77,7 @@ class Latch:
         if now - heard_at <= SILENT_S:
             self._sources.clear()
             return []
-        if address == self._avoided[0] and now < self._avoided[1]:
-            return []
-        if payload_span(data, len(data)) is None or not self._allows(address):
+        if not self._counts(data, address, now, heard_at):
             return []
         source = self._sources.get(address)
         if clock_hz == 0:  # a key, comfort noise: heard with the audio around it
@@ -91,6 +92,14 @@ class Latch:
             return []
         self._sources.clear()
         return source.kept
+
+    def _counts(self, data: bytes, address: Address, now: float, heard_at: float) -> bool:
+        """Whether the packet may prove anything."""
+        if address == self._avoided[0] and now < self._avoided[1]:
+            return False
+        if address[0] not in self._near and now - heard_at <= STRANGE_SILENT_S:
+            return False
+        return payload_span(data, len(data)) is not None and self._allows(address)
 
     def _begin(self, data: bytes, address: Address, now: float) -> _Source:
         if address not in self._sources and len(self._sources) >= MOST_SOURCES:

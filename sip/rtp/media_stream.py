@@ -192,7 +192,7 @@ class MediaStream:
             configure(line, receives)
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
             configure_sending(line, sends)
-            line["symmetric"] = symmetric
+            line["symmetric"] = symmetric and plan.receives
             if moved or not symmetric:
                 self._name(line, address, now)
         if moved or not symmetric:
@@ -275,8 +275,6 @@ class MediaStream:
         for bound in (self._rtp, self._rtcp):
             bound.close()
         self._ports.release(self._local_port)
-
-    # What the plane tells -----------------------------------------------------------------------------------
 
     def _happened(self, kind: int, one: int, two: int) -> None:
         now = self._loop.time()

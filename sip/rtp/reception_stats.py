@@ -56,7 +56,7 @@ class Reception:
 
     @property
     def ssrc(self) -> int:
-        """The source's identifier."""
+        """The identifier of the source (RFC 3550)."""
         return int(self._line["ssrc"])
 
     @property

@@ -88,7 +88,7 @@ class Reports:
             self.errors += 1
 
     def close(self) -> None:
-        """Reads no more."""
+        """Reads no more reports from the socket."""
         self._loop.remove_reader(self._rtcp)
 
     def _readable(self) -> None:
