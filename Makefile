@@ -57,7 +57,7 @@ serve: .venv/.local .venv/.demo .venv/.kernels
 
 test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
-		/usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
+		tshark /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data
 
@@ -67,7 +67,7 @@ test: test-tools
 nightly: nightly-$(PART)
 
 nightly-ci: test-tools
-	$(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
+	SCHEMA_EXAMPLES=25 $(BIN)/python -m pytest --nightly ci -n 2 --dist loadfile
 
 nightly-chaos: test-tools
 	CHAOS_S=$(call each,1800) $(BIN)/python -m pytest --nightly chaos

@@ -9,13 +9,15 @@ from api import (
     calls,
     health,
     livekit,
+    personal_data,
     rooms,
     speech,
     talk_page,
+    traces,
     web_calls,
     whip,
 )
-from api.http import node_proxy
+from api.http import audit, headers, node_proxy
 from api.http.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
 from api.http.errors import answer_errors
 from api.http.peer import PEERS, Peers
@@ -33,7 +35,9 @@ BODY_LIMIT = 1024 * 1024
 
 def build(server: Server) -> web.Application:
     """Builds the aiohttp application for `server`, whose owner starts and closes it."""
-    app = web.Application(middlewares=[answer_errors, open_door], client_max_size=BODY_LIMIT)
+    app = web.Application(
+        middlewares=[headers.identify, answer_errors, open_door, audit.note], client_max_size=BODY_LIMIT
+    )
     app[SERVER] = server
     settings = server.settings.server
     app[PEERS] = Peers(trusted=settings.trusted_proxies, metrics=settings.metrics_networks)
@@ -42,9 +46,10 @@ def build(server: Server) -> web.Application:
     app[talk_page.TALKS] = PublicTalk(
         server.settings.rooms, is_open=lambda room: room in server.room_registry
     )
+    app.add_routes(traces.routes)  # before the calls, whose ids may look like file names
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (resources, keys, webhooks, batches, rooms):
+    for each in (resources, keys, webhooks, batches, rooms, personal_data):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)
@@ -56,4 +61,5 @@ def build(server: Server) -> web.Application:
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)
+    app.on_response_prepare.append(headers.describe)
     return app

@@ -16,6 +16,7 @@ from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of
 from api.http.node_proxy import fetched
 from api.http.operation import About, Operation
+from api.http.sealed import send_sealed
 from api.schemas.base import (
     CallPage,
     CallReport,
@@ -49,6 +50,7 @@ from mediaserver.errors import InvalidRequest
 from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
+from mediaserver.sealed_files import ENDING
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
@@ -66,9 +68,10 @@ routes = web.RouteTableDef()
 
 
 class CallsQuery(Model):
-    """Query of `GET /api/v1/calls`: status, cursor and page size."""
+    """Query of `GET /api/v1/calls`: status, batch, cursor and page size."""
 
     status: CallStatus | None = None
+    batchId: str = Field(default="", max_length=64)
     cursor: str = Field(default="", max_length=64)
     limit: int = Field(default=50, ge=1, le=PAGE_LIMIT)
 
@@ -103,6 +106,7 @@ async def _place_one(
         phone_number=wanted.phoneNumber or "",
         variables=prompt_texts(wanted.promptVariables),
         metadata=wanted.metadata or {},
+        headers=wanted.headers or {},
     )
     if wanted.dryRun:
         return _tried(await call_api.try_call(access, new), wanted, access.company_id)
@@ -142,6 +146,7 @@ async def _place_batch(
             phone_number=call.phoneNumber,
             variables=prompt_texts(call.promptVariables),
             metadata=call.metadata or {},
+            headers=call.headers or {},
         )
         for call in calls
     ]
@@ -227,7 +232,11 @@ async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
     page = await request.app[SERVER].call_api.calls(
-        caller_of(request).access, status=query.status or "", cursor=query.cursor, limit=query.limit
+        caller_of(request).access,
+        status=query.status or "",
+        batch_id=query.batchId,
+        cursor=query.cursor,
+        limit=query.limit,
     )
     calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
@@ -280,10 +289,14 @@ async def get_recording(request: web.Request) -> web.StreamResponse:
     recording = await request.app[SERVER].call_api.recording(
         caller_of(request).access, request.match_info["callTaskId"]
     )
-    if not await asyncio.to_thread(recording.path.is_file):
-        return await fetched(request, recording.node_url)
     headers = {"Content-Type": "audio/wav", "Cache-Control": "private, no-store"}
-    return web.FileResponse(recording.path, headers=headers)
+    path, files = recording.path, request.app[SERVER].sealed_files
+    sealed = path if path.name.endswith(ENDING) else path.with_name(path.name + ENDING)
+    if await asyncio.to_thread(sealed.is_file):
+        return await send_sealed(request, files, sealed, headers)
+    if path == sealed or not await asyncio.to_thread(path.is_file):
+        return await fetched(request, recording.node_url)
+    return web.FileResponse(path, headers=headers)
 
 
 def check_mode(body: Mapping[str, Any]) -> None:
@@ -296,6 +309,8 @@ def check_mode(body: Mapping[str, Any]) -> None:
     per_call = (body.get("promptVariables"), body.get("metadata"))
     if calls is not None and per_call != (None, None):  # generated clients send null for what was not given
         raise InvalidRequest(PER_CALL)
+    if calls is not None and body.get("headers") is not None:
+        raise InvalidRequest("headers must be per-call for batch requests")
     if isinstance(calls, list) and not 1 <= len(calls) <= BATCH_LIMIT:
         raise InvalidRequest(BATCH_SIZE)
     if number is not None and not (isinstance(number, str) and len(number) <= 64):
@@ -364,6 +379,7 @@ def report(record: CallRecord, public_url: str) -> dict[str, Any]:
         "nextAttemptAt": iso_time(record.next_attempt_at_ms),
         "recordingUrl": recording,
         "analysis": dict(record.analysis) or None,
+        "sip": dict(record.sip),
     }
 
 

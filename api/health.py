@@ -1,21 +1,40 @@
-"""Serves health, readiness, metrics and the API's description, which need no key."""
+"""Serves health, readiness, metrics and the API's description, which need no key.
+
+`/docs` is Swagger UI, as its makers distribute it (`api/static/docs`, renewed by `.ci/renew-docs-viewer`)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from api.http.auth import SERVER
-from api.http.openapi import document, page
+from api.http.openapi import document
 from api.http.operation import Operation
 from api.http.peer import may_scrape
 from api.schemas.base import Readiness
 from mediaserver.errors import Forbidden
+
+VIEWER: Final = Path(__file__).parent / "static" / "docs"
+
+_PARTS = frozenset(path.name for path in VIEWER.iterdir())
+"""Listed before the first request, so that no request reads a directory on the event loop."""
+
+_PAGE_HEADERS = {
+    # The viewer sets styles in elements, and shows pictures of its own style sheet as data.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+_PART_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
 
 routes = web.RouteTableDef()
 
@@ -59,25 +78,25 @@ async def metrics(request: web.Request) -> web.Response:
 @Operation(summary="This document", media=("application/json",))
 async def openapi(request: web.Request) -> web.Response:
     """Answers the API's OpenAPI 3.1 document."""
-    made = await request.app[DESCRIBING].description()
-    return web.Response(text=made.document, content_type="application/json")
+    text = await request.app[DESCRIBING].description()
+    return web.Response(text=text, content_type="application/json")
 
 
 @routes.get("/docs")
 @Operation(summary="This document for people", media=("text/html",))
-async def docs(request: web.Request) -> web.Response:
-    """Answers the API's description as one HTML page that loads nothing."""
-    made = await request.app[DESCRIBING].description()
-    headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-    return web.Response(text=made.page, content_type="text/html", headers=headers)
+async def docs(request: web.Request) -> web.StreamResponse:
+    """Answers a page that shows the API's description and sends requests from it; it loads nothing from
+    elsewhere."""
+    return web.FileResponse(VIEWER / "index.html", headers=_PAGE_HEADERS)
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The serialised API description: `document` as OpenAPI 3.1 JSON, `page` as HTML."""
-
-    document: str
-    page: str
+@routes.get("/static/docs/{name:[a-z-]+[.](?:js|css|png)}")
+async def viewer_part(request: web.Request) -> web.StreamResponse:
+    """Answers a script, a style sheet or a picture of the page."""
+    name = request.match_info["name"]
+    if name not in _PARTS:
+        raise web.HTTPNotFound
+    return web.FileResponse(VIEWER / name, headers=_PART_HEADERS)
 
 
 class Describing:
@@ -86,20 +105,19 @@ class Describing:
 
     def __init__(self, app: web.Application) -> None:
         self._app = app
-        self._made: asyncio.Task[Description] | None = None
+        self._made: asyncio.Task[str] | None = None
 
-    async def description(self) -> Description:
-        """Returns the description, which a second caller does not make again, unless making it failed."""
+    async def description(self) -> str:
+        """Returns the document as JSON; a second caller does not make it again, unless making it failed."""
         if self._made is None or _failed(self._made):
             self._made = asyncio.create_task(asyncio.to_thread(self._make), name="description")
         return await asyncio.shield(self._made)
 
-    def _make(self) -> Description:
-        described = document(self._app, self._app[SERVER].settings.server.public_url)
-        return Description(json.dumps(described), page(described))
+    def _make(self) -> str:
+        return json.dumps(document(self._app, self._app[SERVER].settings.server.public_url))
 
 
-def _failed(made: asyncio.Task[Description]) -> bool:
+def _failed(made: asyncio.Task[str]) -> bool:
     return made.done() and (made.cancelled() or made.exception() is not None)
 
 

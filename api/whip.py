@@ -28,7 +28,7 @@ CORS: Mapping[str, str] = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, PATCH, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, If-Match",
-    "Access-Control-Expose-Headers": "Location, Link, ETag, Retry-After",
+    "Access-Control-Expose-Headers": "Location, Link, ETag, Retry-After, X-Request-Id",
     "Access-Control-Max-Age": "86400",
 }
 """Any origin may connect: the participant token authorises, no cookie does."""

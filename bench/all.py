@@ -16,10 +16,12 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("rooms",), ("--short",)),
     (("store",), ("--short",)),
     (("post",), ("--short",)),
+    (("trace",), ("--rounds", "10")),
     (("overload",), ("--short",)),
     (("conversation",), ("--short",)),
     (("embedded-stt",), ("--short",)),
     (("people",), ("--short",)),
+    (("vad",), ("--short",)),
     (("voices",), ("--short",)),
     (("fuzz",), ("--cases", "4000")),
 )

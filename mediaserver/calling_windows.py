@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import product
 from zoneinfo import ZoneInfo
 
 import phonenumbers
@@ -86,6 +87,24 @@ def zones_of(number: str, country: str = "") -> tuple[str, ...]:
         if zones and zones != (_UNKNOWN,):
             return tuple(zones)
     return ("UTC",)
+
+
+def local_zones(number: str, country: str) -> tuple[str, ...]:
+    """Returns the time zones of an E.164 `number`, or of `country` where `number` is ""."""
+    if number:
+        return zones_of(number, country)
+    example = _example_of(country)
+    zones = timezone.time_zones_for_number(example) if example is not None else ()
+    return tuple(zones) if zones and zones != (_UNKNOWN,) else ("UTC",)
+
+
+def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Whether a moment of the week is in a window of both, by the same clock."""
+    pairs = product(map(parse_window, one), map(parse_window, other))
+    return any(
+        mine.days & theirs.days and mine.start_min < theirs.end_min and theirs.start_min < mine.end_min
+        for mine, theirs in pairs
+    )
 
 
 def _example(country_code: int) -> phonenumbers.PhoneNumber | None:

@@ -79,6 +79,18 @@ def _e164(number: PhoneNumber) -> str:
     return str(phonenumbers.format_number(number, PhoneNumberFormat.E164))
 
 
+def spellings(number: str, region: str | None = None) -> tuple[str, ...]:
+    """Returns the ways in which programs write an E.164 `number`, E.164 first; without its country only where
+    that is `region`."""
+    digits = number.removeprefix("+")
+    parsed = _parse(number, None)
+    national: tuple[str, ...] = ()
+    if parsed is not None and region is not None and str(parsed.country_code) == calling_code(region):
+        short = phonenumbers.national_significant_number(parsed)
+        national = (short, f"0{short}")
+    return tuple(dict.fromkeys((number, digits, f"00{digits}", *national)))
+
+
 def calling_code(region: str) -> str:
     """Returns the country code of a region: "SA" to "966"."""
     return str(phonenumbers.country_code_for_region(region))

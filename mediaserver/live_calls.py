@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
@@ -40,11 +41,16 @@ class LiveCalls:
             directory, engines=engines, services=services, pacer=endpoint.pacer, node=node
         )
         self.journal = services.journal
+        self.traces = services.traces
         self._endpoint = endpoint
 
     def find(self, call_id: str) -> CallDetailRecord | None:
         """Returns the record of the call `call_id`, None where this node does not have the call."""
         return self.phone.find(call_id) or (self.rooms.find(call_id) if self.rooms is not None else None)
+
+    def trace(self, call_id: str) -> list[dict[str, Any]]:
+        """Returns the traces of the call's telephones that are not in the store yet."""
+        return self.traces.live(call_id) if self.traces is not None else []
 
     def holds(self, call_id: str) -> bool:
         """Whether this node has the call `call_id`."""
@@ -75,6 +81,8 @@ class LiveCalls:
         await self._endpoint.close()  # ends the rest: calls whose far end answers nothing, not even CANCEL
         await self.phone.empty(WRITE_S)
         await self.phone.close()
+        if self.traces is not None:
+            self.traces.flush()
         if not await self.journal.flush(WRITE_S):
             lost = {"events": len(self.journal), "calls": self.journal.calls()}
             log.error("call events lost: the database is away", extra=lost)

@@ -24,6 +24,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, cast
@@ -33,6 +34,9 @@ from mediaserver.line_writer import LineWriter
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)
+
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
+"""The id of the HTTP request that is being handled; every line that is logged meanwhile carries it."""
 
 MASKED_FIELDS = frozenset(
     {
@@ -63,6 +67,14 @@ _DEPTH: Final = 40  # the last frames of a traceback: a recursion has a thousand
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PHONE_NUMBER = re.compile(r"\+?\d{7,15}")
+_PERSONAL = re.compile(
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"
+    r"|(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)"
+    r"|\+?\d{7,15}"
+)
+"""E-mail addresses, IBANs, card numbers, telephone numbers."""
+
 _ADDRESS = re.compile(
     r"(?<![\w.:])(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]*[0-9A-Fa-f:])(?!\w)"
 )
@@ -148,9 +160,9 @@ def mask(name: str, value: Any) -> Any:
 
 
 def mask_numbers(text: str) -> str:
-    """Returns `text` (a reason, an error of a library) with everything masked that looks like a phone
-    number."""
-    return _PHONE_NUMBER.sub(lambda found: f"…{found.group()[-2:]}", text)
+    """Returns `text` (a reason, an error of a library) with everything masked that looks like a number of a
+    telephone, a card or an account, or an e-mail address: the last two characters stay."""
+    return _PERSONAL.sub(lambda found: f"…{found.group()[-2:]}", text)
 
 
 def message(record: logging.LogRecord) -> str:
@@ -169,7 +181,9 @@ def _masked(found: re.Match[str]) -> str:
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """Yields the `extra` fields of a record, masked."""
+    """Yields the `extra` fields of a record, masked, and the id of the request that is being handled."""
+    if request_id := REQUEST_ID.get():
+        yield "request_id", request_id
     for name, value in vars(record).items():
         if name not in _STANDARD and not name.startswith("_"):
             yield name, mask(name, value)

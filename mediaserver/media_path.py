@@ -32,8 +32,8 @@ from pipeline.audio import FRAME_MS, echo_gate, frames, kernels, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.opus import OpusEncoder
+from pipeline.audio.other_vads import DETECTORS
 from pipeline.audio.resample import Resampler
-from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.endpointing import detector, policy
 from pipeline.endpointing.detector import EndOfTurnDetector
@@ -165,7 +165,7 @@ def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
     yield Stage(AudioInput.push, "pre-roll, silence on the media clock", rate_hz, (preroll,))
     begins = Figure("voice begins after", vad.min_on_ms, "ms", f"{audio_input.__name__}.VAD.min_on_ms")
     ends = Figure("voice ends after", vad.hang_ms, "ms", f"{audio_input.__name__}.VAD.hang_ms")
-    yield Stage(EnergyVad.push, "voice activity", rate_hz, (begins, ends))
+    yield Stage(DETECTORS[made.choice.vad].push, "voice activity", rate_hz, (begins, ends))
     yield Stage(Foreground.is_background, "a voice behind the caller's", rate_hz)
     changed = "the voice begins, lasts or ends"
     lowered = (timing("agent lowered after", "duck_ms"), timing("agent silenced after", "barge_in_ms"))

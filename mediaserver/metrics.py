@@ -6,6 +6,7 @@ metric is touched per audio frame: a call's media figures are added once, when i
 from __future__ import annotations
 
 import asyncio
+import collections
 import dataclasses
 import gc
 import time
@@ -100,6 +101,23 @@ class _DecoderWaits(Collector):
         yield family
 
 
+class _TrunkServers(Collector):
+    """The trunks' servers by health, asked for at every scrape."""
+
+    def __init__(self, servers: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        self._servers = servers
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yields a count for each trunk and health."""
+        said = "Servers of a trunk by what OPTIONS found"
+        family = GaugeMetricFamily("mediaserver_trunk_servers", said, labels=("trunk", "health"))
+        counts = collections.Counter(self._servers())
+        for trunk in sorted({trunk for trunk, _ in counts}):
+            for health in ("unknown", "up", "down"):
+                family.add_metric((trunk, health), counts[trunk, health])
+        yield family
+
+
 class _LostLines(Collector):
     """The number of lost log lines."""
 
@@ -147,6 +165,8 @@ class Metrics:
             "Times that an address, or the beginning of a key, was slowed or banned",
             ("by", "standing"),
         )
+        self.data_removed = self._counter("data_removed", "Calls and events swept or erased", ("kind",))
+        self.erasures_waiting = self._gauge("erasures_waiting", "What is still to be erased", ("kind",))
         self.disk_free = self._gauge("disk_free_bytes", "Room in the data directory")
         self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
         self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
@@ -180,6 +200,11 @@ class Metrics:
             value = getattr(stats, field.name)
             if isinstance(value, int | float):
                 self.sip.labels(field.name).set(value)
+
+    def watch_trunks(self, servers: Callable[[], Iterable[tuple[str, str]]]) -> None:
+        """Shows the health of the trunks' servers at every scrape: `servers` yields a trunk's id and a health
+        for each server."""
+        self.registry.register(_TrunkServers(servers))
 
     def watch_engines(
         self,

@@ -19,6 +19,7 @@ from mediaserver.settings import Settings, TrunkSettings
 from mediaserver.store.store import Store
 from mediaserver.wiring import certificate_problem, trunk_settings
 from pipeline.engines.tables import Table
+from sip.client_tls import ClientTls
 from sip.errors import SipError
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,9 @@ class Reloading:
 
 def _check_trunk(trunk: TrunkSettings) -> None:
     try:
-        trunk_settings(trunk)
+        settings = trunk_settings(trunk)
+        if settings.tls is not None:
+            ClientTls.of(settings.tls)
     except SipError as error:
         raise LocalError(str(error)) from error
 

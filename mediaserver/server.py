@@ -22,15 +22,18 @@ from mediaserver import private
 from mediaserver.admin.admin import Administration
 from mediaserver.admin.api_keys import KeyRing
 from mediaserver.admin.directory import Directory
+from mediaserver.admin.personal_data import PersonalData
 from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.background import forever
 from mediaserver.calls.call_api import CallApi
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
 from mediaserver.live_calls import LiveCalls
@@ -39,13 +42,15 @@ from mediaserver.queue.records import KeyRow
 from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
+from mediaserver.retention import Sweeper
 from mediaserver.rooms.connect import WebCalls
 from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.runtime_metrics import Watching
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
-from mediaserver.trunks import set_trunks
+from mediaserver.trunks import health_of_servers, set_trunks
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
@@ -90,6 +95,7 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
+        self.metrics.watch_trunks(lambda: health_of_servers(self.endpoint))
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)
@@ -97,11 +103,15 @@ class Server:
             settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
         self._data_dir = Path(settings.server.data_dir)
+        key = reveal(settings.server.recordings_key)
+        self.sealed_files = SealedFiles(key) if key else None
         self.directory = Directory(settings)
         self._call_api: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
         self._keys: KeyRing | None = None
+        self._personal_data: PersonalData | None = None
+        self._vault: Vault | None = None
         self._given_store = store
         self._store: Store | None = None
         self._pending = ["kernels", "sip", "database"]
@@ -129,6 +139,7 @@ class Server:
         http = http_client(self.settings)
         self._open_things.push_async_callback(http.close)
         self._run_calls(recordings, http)
+        self._run_retention(recordings)
         self._run_webhooks(http)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
@@ -193,6 +204,11 @@ class Server:
         return _up(self._administration)
 
     @property
+    def personal_data(self) -> PersonalData:
+        """Erasures, exports and legal holds. Raises `Unavailable` until the server is up."""
+        return _up(self._personal_data)
+
+    @property
     def web_calls(self) -> WebCalls:
         """Creates rooms for browser sessions. Raises `Unavailable` until the store is open."""
         return WebCalls(self.directory, self._open(), room_registry=lambda: self.room_registry)
@@ -239,6 +255,7 @@ class Server:
         self.directory.show(snapshot.rows, snapshot.revision)
         self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
+        self._vault = vault
         admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
         self._keys = KeyRing(store, admin_key=admin_key)
         self._recollection = Recollection(store, DialLog(self._data_dir / "dialled"))
@@ -274,7 +291,10 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        legs = OutboundLegs(self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room)
+        traces = CallTraces(store, journal)
+        legs = OutboundLegs(
+            self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
+        )
         return CallServices(
             store=store,
             journal=journal,
@@ -286,7 +306,9 @@ class Server:
             check=self.load.check,
             public_url=self.settings.server.public_url.rstrip("/"),
             node_url=self.settings.server.node_url or "",
+            sealed_files=self.sealed_files,
             outbound_legs=legs,
+            traces=traces,
             note_dial=_up(self._recollection).note,
         )
 
@@ -309,6 +331,21 @@ class Server:
             compare=recollection.compare,
         )
         self._keep(claims=self._dispatch.run_claims, leases=self._dispatch.run_leases, disk=self._disk.run)
+
+    def _run_retention(self, recordings: Path) -> None:
+        server, store = self.settings.server, self._open()
+        sweeper = Sweeper(
+            self.directory,
+            store,
+            self.metrics,
+            recordings=recordings,
+            node=self.node,
+            node_url=server.node_url or "",
+            alone=not is_postgres(server.database),
+            sealed_files=self.sealed_files,
+        )
+        self._personal_data = PersonalData(self.directory, store, _up(self._vault), erased=sweeper.due.set)
+        self._keep(retention=sweeper.run)
 
     def _run_webhooks(self, http: HttpClient) -> None:
         secrets = self.directory.secrets()

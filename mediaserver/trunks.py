@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.store.managed import Kind
@@ -11,7 +13,7 @@ from mediaserver.wiring import trunk_settings
 from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint
 from sip.errors import SipError
-from sip.message.uri import Uri
+from sip.message.uri import Uri, format_hostport
 from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
@@ -43,5 +45,29 @@ def _settings(directory: Directory, name: str) -> TrunkSettings:
     networks = [str(network) for network in directory.server.allow_networks]
     if not directory.of_file(Kind.TRUNK, name):
         return replace(settings, egress=EgressPolicy(networks))
-    own = tuple(hop_of(Uri.parse(uri)).host for uri in (settings.uri, *settings.backup_uris))
+    uris = (settings.uri, *settings.backup_uris, *filter(None, [settings.outbound_proxy]))
+    own = tuple(hop_of(Uri.parse(uri)).host for uri in uris)
     return replace(settings, egress=EgressPolicy([*networks, *settings.allow_from]), trusted_hosts=own)
+
+
+def servers_of(endpoint: Endpoint, trunk_id: str) -> list[dict[str, Any]]:
+    """Returns what OPTIONS found out about a trunk's servers on this node, as the API tells it; [] where they
+    are not asked."""
+    trunk = endpoint.trunks.get(trunk_id)
+    return [
+        {
+            "address": format_hostport(each.hop.host, each.hop.port),
+            "transport": each.hop.transport,
+            "health": each.health.value,
+            "status": each.status or None,
+            "rttMs": None if each.rtt_ms is None else round(each.rtt_ms, 1),
+        }
+        for each in (trunk.servers if trunk is not None else ())
+    ]
+
+
+def health_of_servers(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
+    """Yields a trunk's id and a health for each server that is asked by OPTIONS."""
+    for name, trunk in endpoint.trunks.items():
+        for each in trunk.servers:
+            yield name, each.health.value

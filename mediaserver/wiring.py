@@ -31,11 +31,13 @@ from mediaserver.settings import (
 )
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
+from pipeline.audio.other_vads import voice_detector
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
 from sip import endpoint
+from sip.client_tls import VERSIONS, ClientTlsSettings
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 
 
@@ -68,6 +70,7 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
         session=session_settings(agent),
         line=agent.line,
         turn_model=agent.session.turn_model,
+        vad=agent.vad,
     )
 
 
@@ -105,6 +108,8 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         rtp_ports=split_ports(settings.rtp_ports),
         public_address=settings.public_address,
         max_calls=settings.max_calls,
+        trace=settings.trace,
+        dns=settings.dns,
         user_agent=settings.user_agent,
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
@@ -121,10 +126,20 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         password=reveal(settings.password),
         register=settings.register_,
         allow_from=tuple(str(network) for network in settings.allow_from),
+        called_number_headers=settings.called_number_headers,
+        identity=settings.identity,
+        caller_name=settings.caller_name,
+        withhold_number=settings.withhold_number,
+        accept_register=settings.accept_register,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
+        failover_s=settings.failover_s,
+        tls=_client_tls(settings),
+        options_ping_s=settings.options_ping_s,
+        outbound_proxy=settings.outbound_proxy or "",
+        follow_redirects=settings.follow_redirects,
         media_timeout_s=settings.media_timeout_s,
         reliable_provisional=settings.reliable_provisional,
         backup_uris=settings.backup_uris,
@@ -185,6 +200,15 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield from _refusals(f"speech.{kind}.fallback[{number}]", _engine(kind, each))
 
 
+def missing_voice_detectors(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields a problem for each agent whose voice detector is not installed, for `settings.load`."""
+    for place, agent in enumerate(settings.agents):
+        try:
+            voice_detector(agent.vad)
+        except EngineMissing as missing:
+            yield f"agent[{place}].vad", str(missing)
+
+
 def _deaf(key: str, agent: AgentSettings) -> Iterator[tuple[str, str]]:
     """Yields a problem where the agent's recogniser does not know a language of the agent."""
     if reason := not_understood(agent.stt, languages(agent), whose="the agent speaks"):
@@ -233,11 +257,40 @@ def _tls_context(settings: SipSettings) -> ssl.SSLContext | None:
     if settings.tls is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = VERSIONS[settings.tls_min_version]
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+        if settings.tls_client_ca:
+            context.load_verify_locations(settings.tls_client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
     except OSError as error:  # ssl.SSLError is one
-        raise LocalError(f"sip.tls_certificate, sip.tls_key: {error}") from error
+        raise LocalError(f"sip.tls_certificate, sip.tls_key, sip.tls_client_ca: {error}") from error
     return context
+
+
+def _client_tls(settings: TrunkSettings) -> ClientTlsSettings | None:
+    """Returns the TLS of a trunk, None where it has nothing of its own."""
+    files = (settings.tls_ca, settings.tls_certificate, settings.tls_key)
+    if not any((*files, settings.tls_server_name, settings.tls_min_version != "1.2")):
+        return None
+    return ClientTlsSettings(
+        ca=settings.tls_ca,
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+        server_name=settings.tls_server_name,
+        min_version=settings.tls_min_version,
+        stamp=" ".join(_stamp(Path(each)) for each in files if each),
+    )
+
+
+def _stamp(path: Path) -> str:
+    """Says which version of a file this is; "" where it cannot be looked at, which whoever opens it will
+    tell."""
+    try:
+        told = path.stat()
+    except OSError:
+        return ""
+    return f"{told.st_ino}-{told.st_mtime_ns}-{told.st_size}"
 
 
 def _mind(agent: AgentSettings) -> EngineChoice:

@@ -68,5 +68,5 @@ class Leg(Protocol):
         """Ends the leg for good. A leg that has ended stays so, without an error."""
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends DTMF digits and returns when the last has been sent. Raises ValueError for a character
-        outside 0-9*#A-D."""
+        """Sends DTMF digits and returns when the last has been sent, or when the leg has ended. Raises
+        ValueError for a character outside 0-9*#A-D."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from math import ceil
 
 from sip.auth.digest import Verdict, Verifier
+from sip.called_number import called_numbers
 from sip.egress import canonical
 from sip.message.message import Request
+from sip.registrar import registered
 from sip.stack.admission import Admitted, Refused
 from sip.transaction.hop import Hop
 from sip.trunk import Trunk
@@ -18,6 +20,10 @@ from sip.wrong_passwords import WrongPasswords
 logger = logging.getLogger(__name__)
 
 Network = IPv4Network | IPv6Network
+
+TrunkChoice = Callable[[str, Sequence[Trunk]], Trunk | None]
+"""Returns the trunk on which a called number is answered, of those that the caller's address belongs to; None
+where the number is nobody's."""
 
 RETRY_AFTER_S = 10
 UNKNOWN = Refused(404)
@@ -28,14 +34,15 @@ probed."""
 class AdmissionPolicy:
     """Implements `sip.stack.admission.AdmissionControl` for the trunks of one endpoint.
 
-    A request belongs to a trunk when its source address is in the trunk's `allow_from`, or when it carries
-    digest credentials of the trunk. Strangers are challenged (401, the same for every number) if any trunk
+    A request belongs to a trunk when its source address is in the trunk's `allow_from`, when it comes from
+    the trunk's registrar for the contact that the trunk has registered there, or when it carries digest
+    credentials of the trunk. Strangers are challenged (401, the same for every number) if any trunk
     has credentials, and are answered 404 otherwise. A source that repeats wrong credentials is answered 503
     before these are checked. OPTIONS follows the same rule: monitoring from a trunk's addresses is answered
-    200. Several trunks may share addresses: the first that serves the called number takes the call."""
+    200. Several trunks may share addresses: `trunk_for` chooses by the called number."""
 
     def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
-        self.serves: Callable[[str, Trunk], bool] | None = None
+        self.trunk_for: TrunkChoice = lambda number, trunks: trunks[0]
         self.draining = False
         self.overload: Callable[[], int] = lambda: 0
         """Seconds until new requests are admitted again, because the event loop is late; 0: now."""
@@ -46,6 +53,8 @@ class AdmissionPolicy:
         self.wrong_passwords = WrongPasswords()
         self._verifier = Verifier(realm)
         self._networks: list[tuple[Network, Trunk]] = []
+        self._registering: list[Trunk] = []
+        self._accepting = False
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
@@ -59,6 +68,8 @@ class AdmissionPolicy:
             if settings.username and settings.password:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
+        self._registering = [trunk for trunk in self._trunks.values() if trunk.settings.register]
+        self._accepting = any(trunk.settings.accept_register for trunk in self._trunks.values())
 
     def busy(self) -> int:
         """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
@@ -71,26 +82,61 @@ class AdmissionPolicy:
 
     def of_a_trunk(self, host: str) -> bool:
         """Whether the address `host` belongs to a trunk."""
-        return bool(self._at(host))
+        address = canonical(host)
+        return bool(self._at(host)) or any(trunk.registered_at(address) for trunk in self._registering)
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """Finds the trunk that sent `request`, by its address or its credentials, and for an INVITE decides
         whether the call is taken."""
-        trunks = self._at(source.host)
-        if not trunks and self._passwords:
-            verified = self._verified(request, source.host, now)
-            if isinstance(verified, Refused):
-                return verified
-            trunks = [verified]
-        if not trunks:
-            return UNKNOWN
+        if request.method == "REGISTER" and self._accepting:
+            return self._registered(request, source, now)
+        trunks = self._trunks_of(request, source, now)
+        if isinstance(trunks, Refused):
+            return trunks
         if request.method != "INVITE":
             return Admitted(trunks[0].settings.id, trunks[0].invite_settings)
         if pause_s := self.full():
             return Refused(503, (("Retry-After", str(pause_s)),))
-        number = request.uri.user
-        trunk = next((each for each in trunks if self.serves is None or self.serves(number, each)), None)
-        return UNKNOWN if trunk is None else Admitted(trunk.settings.id, trunk.invite_settings)
+        return self._put_through(request, trunks)
+
+    def _registered(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
+        """Answers the REGISTER of a telephone: with a password, whatever address it comes from."""
+        verified = self._verified(request, source.host, now)
+        if isinstance(verified, Refused):
+            return verified
+        if not verified.settings.accept_register:
+            return Admitted(verified.settings.id, verified.invite_settings)  # answered 405
+        verified.binding, answer = registered(request, verified.account, source, now, verified.binding)
+        return answer
+
+    def _put_through(self, request: Request, trunks: Sequence[Trunk]) -> Admitted | Refused:
+        """Finds the number that an INVITE is for, and of the trunks of its sender that of this number."""
+        numbers: dict[str, list[Trunk]] = {}
+        for trunk in trunks:
+            for number in called_numbers(request, trunk.account, trunk.settings.called_number_headers):
+                numbers.setdefault(number, []).append(trunk)
+        for number, candidates in numbers.items():
+            found = self.trunk_for(number, candidates)
+            if found is not None:
+                return Admitted(found.settings.id, found.invite_settings, number)
+        return UNKNOWN
+
+    def _trunks_of(self, request: Request, source: Hop, now: float) -> Sequence[Trunk] | Refused:
+        """Returns the trunks that the sender of `request` may be, at least one."""
+        trunks = self._called_by_registrar(request, source.host) or self._at(source.host)
+        if trunks or not self._passwords:
+            return trunks or UNKNOWN
+        verified = self._verified(request, source.host, now)
+        return verified if isinstance(verified, Refused) else [verified]
+
+    def _called_by_registrar(self, request: Request, host: str) -> list[Trunk]:
+        """Returns the trunks whose registered contact the Request-URI is: nobody else's, whoever shares the
+        registrar's address."""
+        mine = [trunk for trunk in self._registering if trunk.account == request.uri.number]
+        if not mine:
+            return []
+        listed, address = self._at(host), canonical(host)
+        return [trunk for trunk in mine if trunk in listed or trunk.registered_at(address)]
 
     def _at(self, host: str) -> list[Trunk]:
         try:
@@ -111,7 +157,9 @@ class AdmissionPolicy:
         if verdict is Verdict.WRONG and self.wrong_passwords.wrong(host, claimed, now):
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
         stale = verdict is Verdict.STALE
-        challenges = self._verifier.challenges(now, host=host, stale=stale)
+        # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
+        only = "MD5" if self._accepting else None
+        challenges = self._verifier.challenges(now, host=host, stale=stale, only=only)
         return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
 
     def _password_of(self, username: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from pipeline.audio import Pcm
@@ -22,10 +22,15 @@ from sip.dialog.events import (
 from sip.dialog.invite import Invite
 from sip.dialog.uas import IncomingInvite
 from sip.errors import LocalError, RemoteError
+from sip.identity import CallerIdentity, caller_identity
+from sip.message.headers import Headers
+from sip.message.message import Request
+from sip.reason import Reason
 from sip.rtp.clip import Clip
 from sip.rtp.media_stream import MediaStats, MediaStream
 from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
+from sip.transaction.traces import CallTrace
 from sip.trunk_settings import TrunkSettings
 
 StateCallback: TypeAlias = "Callable[[Call, CallState, float], None]"
@@ -63,11 +68,26 @@ class Phone(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parties:
-    """Direction, local and remote number of a call."""
+    """Direction, local and remote number of a call. Of one that came, `caller` says who calls, and `headers`
+    are those of its INVITE."""
 
     direction: Direction
     local_number: str
     remote_number: str
+    caller: CallerIdentity | None = None
+    headers: Headers = field(default_factory=Headers)
+
+    @classmethod
+    def of_invite(cls, request: Request, called: str, trunk: TrunkSettings) -> Parties:
+        """Returns the parties of a call that came over `trunk` for the number `called`."""
+        caller = caller_identity(request.headers, trunk.identity)
+        return cls(
+            direction=Direction.INBOUND,
+            local_number=called,
+            remote_number=caller.number,
+            caller=caller,
+            headers=request.headers,
+        )
 
 
 class Call:
@@ -76,7 +96,8 @@ class Call:
     `status` is the SIP code that ended the call: of the refusal, 487 after a CANCEL, 200 after a BYE; 0
     before. `early_media`: one side can be heard before the answer. `held`: either side has put the call on
     hold. `definite`: the far end gave a final response to the INVITE of this side; without one the far end
-    may still ring."""
+    may still ring. `caller` and `headers`: of the INVITE that came, as in `Parties`; `reasons`: those that
+    the far end gave for the end."""
 
     def __init__(
         self,
@@ -94,6 +115,9 @@ class Call:
         self.direction = parties.direction
         self.local_number = parties.local_number
         self.remote_number = parties.remote_number
+        self.caller = parties.caller
+        self.headers = parties.headers
+        self.reasons: tuple[Reason, ...] = ()
         outbound = parties.direction is Direction.OUTBOUND
         self.state = CallState.DIALING if outbound else CallState.OFFERED
         self.cause: HangupCause | None = None
@@ -102,6 +126,7 @@ class Call:
         self.retry_after_s: int | None = None
         self.definite = False
         self.early_media = False
+        self.trace: CallTrace | None = None  # None: the endpoint keeps none
         self._phone = phone
         self._trunk = trunk
         self._invite = invite
@@ -190,9 +215,13 @@ class Call:
         await self._set_hold(False)
 
     async def send_dtmf(self, digits: str) -> None:
-        """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent. Raises ValueError for
-        other characters, `LocalError` before media is negotiated."""
-        await self._stream.send_dtmf(digits)
+        """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent, or the call has ended.
+        Raises ValueError for other characters, `LocalError` before media is negotiated."""
+        try:
+            await self._stream.send_dtmf(digits)
+        except LocalError:
+            if self.state is not CallState.ENDED:
+                raise
 
     async def play(self, samples: Pcm, rate_hz: int) -> None:
         """Plays a recording in place of the attached source; returns when it was sent, or the call ended."""
@@ -309,7 +338,7 @@ class Call:
 
     def _end(self, event: InviteEnded, now: float) -> None:
         self.cause, self.status, self.ended_by = event.cause, event.status, event.by
-        self.retry_after_s, self.definite = event.retry_after_s, event.definite
+        self.retry_after_s, self.definite, self.reasons = event.retry_after_s, event.definite, event.reasons
         self._stream.attach(None, None)
         self._stream.on_timeout = None
         self._stream.close()

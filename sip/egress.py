@@ -8,10 +8,11 @@ about to go to. A response is not checked: it goes to the address that its reque
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
 from pipeline.net.egress import EgressPolicy
+from sip.client_tls import ClientTls
 
 
 def canonical(address: str) -> str:
@@ -42,11 +43,16 @@ def _nowhere(host: str) -> Collection[str]:
 class EgressRule:
     """Addresses that the calls of a trunk may send to: those that `egress` allows (None: every one), and the
     trunk's own `hosts`, whatever these resolve to. `addresses_of` returns the known addresses of a name, None
-    where it is not known."""
+    where it is not known. `tls`: how its connections over TLS are made; None, as those of other trunks."""
 
     egress: EgressPolicy | None = None
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
+    tls: ClientTls | None = None
+
+    def with_host(self, host: str) -> EgressRule:
+        """Returns a rule that allows `host` as well."""
+        return replace(self, hosts=self.hosts | {host.lower()})
 
     def allows(self, host: str, address: str) -> bool:
         """Whether `address`, to which `host` resolved, may be sent to."""
@@ -72,6 +78,11 @@ class Egress:
         self.refused = on_refused
         self._rule = rule
         self._peer = canonical(peer)
+
+    @property
+    def tls(self) -> ClientTls | None:
+        """The TLS of the trunk; None where it has none of its own."""
+        return self._rule.tls
 
     def allows(self, address: str, *, host: str = "") -> bool:
         """Whether `address` may be sent to; `host` is the name that resolved to it."""

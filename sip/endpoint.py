@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
 from pipeline.plane.plane import Plane
-from sip.admission_policy import AdmissionPolicy
+from sip.admission_policy import AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
 from sip.dialog.invite import Invite
-from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
 from sip.egress import Egress
@@ -33,6 +32,7 @@ from sip.states import Direction, HangupCause
 from sip.transaction.hop import Hop, hop_of
 from sip.trunk import Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
+from sip.trunk_watch import registration_of, watch
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -161,13 +161,13 @@ class Endpoint:
     # Trunks -----------------------------------------------------------------------------------------------
 
     @property
-    def serves(self) -> Callable[[str, Trunk], bool] | None:
-        """Tells whether the application serves a called number on a trunk; None: every number."""
-        return self._gate.serves
+    def trunk_for(self) -> TrunkChoice:
+        """Chooses the trunk that a called number is answered on; at first the first for every number."""
+        return self._gate.trunk_for
 
-    @serves.setter
-    def serves(self, serves: Callable[[str, Trunk], bool] | None) -> None:
-        self._gate.serves = serves
+    @trunk_for.setter
+    def trunk_for(self, choice: TrunkChoice) -> None:
+        self._gate.trunk_for = choice
 
     @property
     def trunks(self) -> Mapping[str, Trunk]:
@@ -193,6 +193,8 @@ class Endpoint:
         """Removes a trunk; its calls go on. Raises KeyError."""
         trunk = self._trunks.pop(trunk_id)
         self._gate.trunks_changed()
+        if trunk.ping is not None:
+            trunk.ping.stop()
         if trunk.registration is not None:
             trunk.registration.stop(self._driver.loop.time())
             self._driver.flush()
@@ -204,21 +206,16 @@ class Endpoint:
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
             self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
+        if trunk.settings.options_ping_s:
+            self._driver.transport.run(watch(self._driver, trunk, is_current=self._holds))
         if not trunk.settings.register:
             return
-        trunk.registration = Registration(
-            self._driver.stack,
-            registrars=trunk.uris,
-            aor=trunk.aor,
-            username=trunk.settings.username,
-            password=trunk.settings.password,
-            egress=Egress(trunk.egress, on_refused=lambda address, now: self._block(trunk, address)),
-            on_change=lambda registered, now: logger.info(
-                "trunk registration changed", extra={"trunk": trunk.settings.id, "registered": registered}
-            ),
-        )
+        trunk.registration = registration_of(self._driver, trunk, refused=lambda to: self._block(trunk, to))
         trunk.registration.start(self._driver.loop.time())
         self._driver.flush()
+
+    def _holds(self, trunk: Trunk) -> bool:
+        return self._open and self._trunks.get(trunk.settings.id) is trunk
 
     # Calls ------------------------------------------------------------------------------------------------
 
@@ -237,18 +234,14 @@ class Endpoint:
     ) -> Call:
         """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
-        hop = hop_of(invitation.targets[0])
-        try:
-            peer = await self._driver.transport.names.resolve(hop.host)
-        except OSError as error:
-            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        await self._check_egress(trunk, invitation.targets)
+        invitation = replace(invitation, targets=await self._located(trunk, invitation, settings))
+        hop = invitation.targets[0].hop
         self._check_room(call_id)
-        stream = self._open_stream()
-        stream.signalled_by = peer
-        capabilities = self._capabilities(trunk, stream, hop)
-        invite = OutgoingInvite(self._driver.stack, settings, invitation, capabilities)
-        local, remote = invitation.caller.uri.user, invitation.targets[0].user
+        stream = self._open_stream(hop)
+        registered = settings.egress is not trunk.egress
+        offer = self._capabilities(trunk, stream, hop, peer=hop.host if registered else "")
+        invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
+        local, remote = invitation.caller.uri.user, invitation.targets[0].uri.user
         parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
@@ -256,16 +249,21 @@ class Endpoint:
         self._driver.flush()
         return call
 
-    async def _check_egress(self, trunk: Trunk, targets: Iterable[Uri]) -> None:
-        """Raises `CallFailed` where every target is closed to the trunk. The socket checks again
-        (`sip.egress`); checked here, it is certain that nothing was dialled."""
-        egress = Egress(trunk.egress)
-        for host in (hop_of(each).host for each in targets):
-            with contextlib.suppress(OSError):  # an alternative target without an address is not dialled
-                if egress.allows(await self._driver.transport.names.resolve(host), host=host):
-                    return
-        self._blocked += 1
-        raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+    async def _located(
+        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings
+    ) -> Sequence[Target]:
+        """Returns the hops of an INVITE in order. Raises `CallFailed` where there are none, and where all are
+        closed to the trunk: the socket checks each again (`sip.egress`), but now nothing was dialled."""
+        uris = [each.uri for each in invitation.targets]
+        try:
+            found = await self._driver.router.targets(uris, proxy=next(iter(invitation.route), None))
+        except OSError as error:
+            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
+        egress = Egress(settings.egress)
+        if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
+            self._blocked += 1
+            raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
+        return trunk.in_order(found)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
         """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
@@ -291,35 +289,34 @@ class Endpoint:
     def _has_room(self) -> bool:
         return len(self._calls) < self.settings.max_calls
 
-    def _open_stream(self) -> MediaStream:
-        bound = self._driver.transport.addresses.get("udp") or self._driver.transport.addresses.get("tcp")
-        host = bound[0] if bound is not None else "0.0.0.0"
-        return MediaStream.open(self._ports, self._plane, host=host, loop=self._driver.loop)
+    def _open_stream(self, peer: Hop) -> MediaStream:
+        stream = MediaStream.open(
+            self._ports, self._plane, host=self._driver.local.media(peer), loop=self._driver.loop
+        )
+        stream.signalled_by = peer.host
+        return stream
 
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call
         self._invites[invite.usage.dialog_set] = invite, call
+        call.trace = self._driver.traces.adopt(call.sip_call_id)
         invite.usage.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
         invite, trunk = event.invite, self._trunks.get(event.trunk_id)
         if trunk is None:
-            invite.reject(404, now)
-            return
+            return invite.reject(404, now)
         try:
-            stream = self._open_stream()
+            stream = self._open_stream(event.source)
         except (NoPortsLeft, OSError):
             logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
             invite.reject(503, now)
             return
-        stream.signalled_by = event.source.host
         capabilities = self._capabilities(trunk, stream, event.source, peer=event.source.host)
         if not invite.describe(capabilities, now):
             stream.close()
             return
-        request = invite.transaction.request
-        local, remote = request.uri.user, request.from_.uri.user
-        parties = Parties(direction=Direction.INBOUND, local_number=local, remote_number=remote)
+        parties = Parties.of_invite(invite.transaction.request, event.called, trunk.settings)
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         self._offered.put(call, now)
@@ -364,8 +361,8 @@ class Endpoint:
     @property
     def stats(self) -> EndpointStats:
         """Counts calls, ports, messages and refusals at this moment."""
-        calls, ports = len(self._calls), self._ports.in_use
-        return EndpointStats.of(self._driver, self._gate, calls=calls, ports=ports, blocked=self._blocked)
+        now = {"calls": len(self._calls), "ports": self._ports.in_use, "blocked": self._blocked}
+        return EndpointStats.of(self._driver, self._gate, **now)
 
     def _block(self, trunk: Trunk, address: str) -> None:
         self._blocked += 1
@@ -379,12 +376,12 @@ class Endpoint:
             self._blocked += 1
             if event.first:
                 named = {"call_id": event.name, "sip_call_id": event.dialog_set.call_id}
-                logger.warning("call may not send there", extra={**named, "address": event.address})
+                logger.warning("call may not send there", extra=named | {"address": event.address})
             return
         _, call = self._invites.get(event.dialog_set, (None, None))
-        if call is None:
-            return
-        if isinstance(event, InviteEnded):
+        if call is not None and isinstance(event, InviteEnded):
             del self._invites[event.dialog_set]
             del self._calls[call.id]
-        call.take(event, now)
+            self._driver.traces.release(call.sip_call_id, now)
+        if call is not None:
+            call.take(event, now)

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
 
 from sip.call import Call
+from sip.client_tls import ClientTls
+from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteSettings
 from sip.egress import EgressRule
 from sip.errors import LocalError, SipError
-from sip.message.headers import TOKEN, NameAddr
+from sip.extra_headers import check_headers
+from sip.identity import WITHHELD, identity_headers
+from sip.message.headers import NameAddr
 from sip.message.uri import Uri
+from sip.registrar import Binding
 from sip.sdp.media_plan import CODECS, Codec
+from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
 __all__ = ["NUMBER", "Dialer", "Trunk", "TrunkUnavailable"]
 
 NUMBER = re.compile(r"[0-9A-Za-z+*#._\-]{1,64}")
 """What can be dialled: digits, +, *, # and the names of a PBX's extensions."""
-
-_OURS = frozenset(
-    {"allow", "call-id", "contact", "content-length", "content-type", "cseq", "from", "max-forwards"}
-    | {"min-se", "require", "route", "rseq", "session-expires", "supported", "to", "via"}
-)
-_LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class TrunkUnavailable(SipError):
@@ -62,11 +64,14 @@ class Trunk:
             settings.egress,
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
+            ClientTls.of(settings.tls) if settings.tls is not None else None,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
             min_session_expires_s=settings.min_session_expires_s,
             ring_timeout_s=settings.ring_timeout_s,
+            failover_s=settings.failover_s,
+            follow_redirects=settings.follow_redirects,
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,
@@ -74,7 +79,10 @@ class Trunk:
             egress=self.egress,
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
+        self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None
         self.registration: Registration | None = None
+        self.ping: OptionsPing | None = None
+        self.binding: Binding | None = None
         self._dialer = dialer
 
     def __repr__(self) -> str:
@@ -84,6 +92,27 @@ class Trunk:
     def registered(self) -> bool:
         """Whether a registrar holds the trunk's contact; False on a trunk that does not register."""
         return self.registration is not None and self.registration.registered
+
+    @property
+    def account(self) -> str:
+        """The user of the contact that the trunk registers, "" without one."""
+        return self.settings.username
+
+    def registered_at(self, address: str) -> bool:
+        """Whether the trunk is registered at a registrar whose host has `address`."""
+        return self.registered and any(
+            address in (self._dialer.addresses_of(hop_of(uri).host) or ()) for uri in self.uris
+        )
+
+    @property
+    def servers(self) -> Sequence[ServerHealth]:
+        """What OPTIONS found out about the carrier's servers; empty without `options_ping_s`."""
+        return self.ping.servers if self.ping is not None else ()
+
+    def in_order(self, targets: Sequence[Target]) -> Sequence[Target]:
+        """Returns targets with those last that are known to be down."""
+        ping = self.ping
+        return targets if ping is None else sorted(targets, key=lambda each: ping.down(each.hop))
 
     @property
     def aor(self) -> Uri:
@@ -108,18 +137,29 @@ class Trunk:
         been dialled then."""
         if not NUMBER.fullmatch(number):
             raise LocalError("a number has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
-        _check_headers(headers or {})
+        check_headers(headers or {})
         caller = self._caller(caller_id if caller_id is not None else self.settings.caller_id)
-        settings = self.invite_settings
+        settings, hidden = self.invite_settings, self.settings.withhold_number
+        targets = tuple(Target.of(replace(each, user=number)) for each in self._targets())
+        route = () if self.proxy is None else (self.proxy,)
+        if self.binding is not None and self.binding.expires_at > asyncio.get_running_loop().time():
+            targets, route = (Target.of(self.binding.target),), ()
+            settings = replace(settings, egress=self.egress.with_host(self.binding.hop.host))
         if ring_timeout_s is not None:
             settings = replace(settings, ring_timeout_s=ring_timeout_s)
         invitation = Invitation(
-            targets=tuple(replace(each, user=number) for each in self._targets()),
-            caller=caller,
+            targets=targets,
+            route=route,
+            caller=WITHHELD if hidden else caller,
             call_id=uuid.uuid4().hex,
-            headers=dict(headers or {}),
+            headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
+
+    @property
+    def caller(self) -> NameAddr:
+        """The From of requests that belong to no call."""
+        return self._caller(self.settings.caller_id)
 
     def _targets(self) -> tuple[Uri, ...]:
         """Returns the URIs for INVITEs, in order: the registrar that holds the contact comes first."""
@@ -132,12 +172,4 @@ class Trunk:
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
         host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
-        return NameAddr(Uri("sip", user, host))
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        if not TOKEN.fullmatch(name) or name.lower() in _OURS or len(name) == 1:
-            raise LocalError(f"header {name!r} cannot be added to a call")
-        if _LINE_BREAKS.search(value):
-            raise LocalError(f"header {name!r} has a character that cannot be sent")
+        return NameAddr(Uri("sip", user, host), self.settings.caller_name)

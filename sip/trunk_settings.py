@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipeline.net.egress import EgressPolicy
+from sip.called_number import CALLED_NUMBER_HEADERS
+from sip.client_tls import ClientTlsSettings
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
@@ -16,14 +18,21 @@ class TrunkSettings:
     """Settings of a trunk. Raises `LocalError` for values that cannot be used.
 
     `uri` is where INVITEs and REGISTERs go: with `;transport=` that transport only, without it UDP, and TCP
-    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers 503
-    or cannot be reached. `username` and `password` answer the trunk's challenges, and admit its calls from
-    addresses other than `allow_from`. `codecs` in order of preference. `session_expires_s` 0: no session
-    timer. `symmetric_rtp`: media is sent to where it comes from once that source has proved itself
-    (`sip.rtp.latch`), not only to the address in SDP; True: SDP may name any address, closed ones too.
-    `inband_dtmf`: tones are detected even where telephone events were negotiated. `egress`: the addresses to
-    which its calls and registrations may send SIP and RTP, whoever names them; None, any. `trusted_hosts` may
-    be sent to whatever they resolve to.
+    for requests above 1300 bytes (RFC 3261 18.1.1). `backup_uris` take over, in order, when `uri` answers
+    500, 502, 503 or 504, cannot be reached, or says nothing at all for `failover_s`. With an
+    `outbound_proxy` requests go there, by a preloaded Route. `follow_redirects`: redirections (3xx) of one
+    call that are followed, to the same number only. `options_ping_s`: its servers are asked so often whether
+    they live, 0: never; calls try those that are down last. `username` and
+    `password` answer the trunk's challenges, and admit its calls from addresses other than `allow_from`.
+    `codecs` in order of preference. `session_expires_s` 0: no session timer. `symmetric_rtp`: media is sent
+    to where it comes from once that source has proved itself (`sip.rtp.latch`), not only to the address in
+    SDP; True: SDP may name any address, closed ones too. `inband_dtmf`: tones are detected even where
+    telephone events were negotiated. `egress`: the addresses to which its calls and registrations may send
+    SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
+    `called_number_headers`: where the called number stands in an INVITE to the trunk's account
+    (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
+    `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
+    that registers with `username` and `password` gets the trunk's calls.
     """
 
     id: str
@@ -38,16 +47,27 @@ class TrunkSettings:
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
+    failover_s: float = 4.0
+    follow_redirects: int = 0
+    options_ping_s: float = 0
+    outbound_proxy: str = ""
     media_timeout_s: float = 30
     reliable_provisional: bool = True
     backup_uris: tuple[str, ...] = ()
     inband_dtmf: bool = False
+    tls: ClientTlsSettings | None = None
     egress: EgressPolicy | None = None
     trusted_hosts: tuple[str, ...] = ()
+    called_number_headers: tuple[str, ...] = CALLED_NUMBER_HEADERS
+    identity: Literal["from", "pai", "rpid"] = "from"
+    caller_name: str = ""
+    withhold_number: bool = False
+    accept_register: bool = False
 
     def __post_init__(self) -> None:
         try:
-            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris)]
+            proxies = [self.outbound_proxy] if self.outbound_proxy else []
+            targets = [Uri.parse(each) for each in (self.uri, *self.backup_uris, *proxies)]
         except MalformedMessage as fault:
             raise LocalError(f"trunk {self.id}: uri: {fault}") from fault
         if any(each.scheme not in ("sip", "sips") for each in targets):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import subprocess
@@ -49,6 +50,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """A test file that the command line names runs whole. pytest-xdist hands the option to its processes."""
     if config.option.nightly is None and any(".py" in argument for argument in config.args):
         config.option.nightly = EVERYTHING
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported stays: without the garbage collector the imports of each process take 4 s of CPU less
+    of 10, and what it never looks at again makes it faster afterwards."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from api.http.headers import STANDING
 from api.http.operation import About, Operation, Scope, operation_of
 from api.http.peer import neighbourhood
 from mediaserver.admin.access import Access
@@ -88,7 +89,9 @@ async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
 
 async def _admit(request: web.Request, operation: Operation) -> Caller:
     row = await _key_row(request)
-    wait_s = request.app[LIMITS].take(row.id, asyncio.get_running_loop().time())
+    limits = request.app[LIMITS]
+    wait_s = limits.take(row.id, asyncio.get_running_loop().time())
+    request[STANDING] = limits.standing(row.id)
     if wait_s > 0:
         raise TooMany("Too many requests", retry_after_s=int(wait_s) + 1)
     if not row.company_id:

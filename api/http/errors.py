@@ -32,6 +32,7 @@ from mediaserver.errors import (
     UnknownKey,
     Unprocessable,
 )
+from mediaserver.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,9 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
             return error_response(400, "The body of the request cannot be read")
         if answer is None:
             log.exception("request failed", extra={"method": request.method, "route": _route(request)})
-            return error_response(500, "Internal server error")
+            return web.json_response(
+                {"error": "Internal server error", "requestId": REQUEST_ID.get()}, status=500
+            )
         return answer
 
 

@@ -12,7 +12,9 @@ import aiohttp
 from aiohttp import web
 
 from api.http.auth import SERVER
+from api.http.headers import X_REQUEST_ID
 from mediaserver.errors import NotFound, Unavailable
+from mediaserver.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,10 @@ async def fetched(request: web.Request, node_url: str) -> web.StreamResponse:
     url = f"{node_url.rstrip('/')}{request.rel_url.raw_path_qs}"
     try:
         answer = await request.app[NODES].request(
-            request.method, url, headers={**headers, FORWARDED: "1"}, allow_redirects=False
+            request.method,
+            url,
+            headers={**headers, FORWARDED: "1", X_REQUEST_ID: REQUEST_ID.get()},
+            allow_redirects=False,
         )
     except (aiohttp.ClientConnectionError, TimeoutError):
         raise Unavailable("The node that has this recording does not answer", retry_after_s=5) from None

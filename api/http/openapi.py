@@ -1,10 +1,9 @@
-"""Builds the API's description: an OpenAPI 3.1 document from routes and models, and an HTML page from it."""
+"""Builds the API's description, an OpenAPI 3.1 document, from routes and models."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from html import escape
 from importlib.metadata import version
 from types import UnionType
 from typing import Any, get_args
@@ -13,8 +12,11 @@ from aiohttp import web
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from api.http.catalogue import TAGS, names_of
 from api.http.operation import Operation, operation_of
 from api.schemas.base import ErrorResponse
+from api.schemas.events import DATA, ENVELOPES
+from api.schemas.examples import EXAMPLES
 
 _REF = "#/components/schemas/{model}"
 
@@ -46,6 +48,21 @@ _OCTETS = {"type": "string", "format": "binary"}
 """The schema of audio for client generators: OpenAPI 3.1 itself has an empty schema, which generators read as
 any type, text included."""
 
+_HEADERS: Mapping[str, Any] = {
+    "X-Request-Id": ("The request's own, or the server's where it had none", "string"),
+    "RateLimit-Limit": ("Requests that the key may send at once", "integer"),
+    "RateLimit-Remaining": ("Requests that the key may send now", "integer"),
+    "RateLimit-Reset": ("Seconds until the key may send as many as at first", "integer"),
+}
+"""Headers of answers: description and type."""
+
+# As text: client generators make wrong code of parameters of webhooks.
+_SIGNED = (
+    "Headers, by https://www.standardwebhooks.com: `webhook-id`, the same in every attempt;"
+    " `webhook-timestamp`, seconds since 1970 of this attempt; `webhook-signature`, HMAC-SHA-256 by the"
+    " webhook's secret."
+)
+
 Described = tuple[str, str, Operation]
 """Path, HTTP method and operation."""
 
@@ -67,14 +84,20 @@ def document(app: web.Application, public_url: str) -> dict[str, Any]:
     names, schemas = _schemas([operation for _, _, operation in found])
     paths: dict[str, Any] = {}
     for path, method, operation in found:
-        paths.setdefault(path, {})[method] = _operation(path, operation, names)
+        paths.setdefault(path, {})[method] = _operation(method, path, operation, names)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Voice agents", "version": version("openline-mediaserver")},
         "servers": [{"url": public_url}],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
+        "webhooks": {kind: {"post": _webhook(kind, names)} for kind in DATA},
         "components": {
             "schemas": schemas,
+            "headers": {
+                name: {"description": text, "schema": {"type": kind}}
+                for name, (text, kind) in _HEADERS.items()
+            },
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -91,6 +114,7 @@ def _schemas(found: list[Operation]) -> tuple[Names, dict[str, Any]]:
             wanted[(operation.body, "validation")] = None
         for model in _models(operation.answer):
             wanted[(model, "serialization")] = None
+    wanted |= {(model, "validation"): None for model in ENVELOPES.values()}
     names, top = models_json_schema(list(wanted), ref_template=_REF)
     return names, {name: _readable(schema) for name, schema in top["$defs"].items()}
 
@@ -114,8 +138,11 @@ def _models(answer: type[BaseModel] | UnionType | None) -> tuple[type[BaseModel]
     return get_args(answer) if isinstance(answer, UnionType) else (answer,)
 
 
-def _operation(path: str, operation: Operation, names: Names) -> dict[str, Any]:
+def _operation(method: str, path: str, operation: Operation, names: Names) -> dict[str, Any]:
+    name, tag = names_of(method, path)
     said: dict[str, Any] = {
+        "operationId": name,
+        "tags": [tag],
         "summary": operation.summary,
         "security": _security(operation),
         "responses": dict(_responses(operation, names)),
@@ -123,10 +150,10 @@ def _operation(path: str, operation: Operation, names: Names) -> dict[str, Any]:
     if operation.scopes:
         said["description"] = "Scope: " + " or ".join(scope.value for scope in operation.scopes)
     if operation.body is not None:
-        schema = names[(operation.body, "validation")]
+        shape = {"schema": names[(operation.body, "validation")]} | _example((operation.body,))
         said["requestBody"] = {
             "required": operation.body_required,
-            "content": {operation.body_type: {"schema": schema}},
+            "content": {operation.body_type: shape},
         }
     parameters = [*_path_parameters(path), *_query_parameters(operation), *_header_parameters(operation)]
     if parameters:
@@ -144,10 +171,12 @@ def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
     content: dict[str, Any] = {
         media: {"schema": _OCTETS} if media.startswith("audio/") else {} for media in operation.media
     }
-    schemas = [names[(model, "serialization")] for model in _models(operation.answer)]
+    models = _models(operation.answer)
+    schemas = [names[(model, "serialization")] for model in models]
     if schemas:
-        content["application/json"] = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
-    success: dict[str, Any] = {"description": "Success"}
+        schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        content["application/json"] = {"schema": schema} | _example(models)
+    success: dict[str, Any] = {"description": "Success", "headers": _headers(operation)}
     yield str(operation.status), success | ({"content": content} if content else {})
     if operation.ranges:
         yield "206", success | {"content": content}
@@ -156,7 +185,38 @@ def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
     if operation.takes_company:
         errors.add(404)
     for status in sorted(errors):
-        yield str(status), {"description": _ERRORS[status], "content": _error_content(names)}
+        failed = {"description": _ERRORS[status], "content": _error_content(names)}
+        yield str(status), failed | {"headers": _headers(operation)}
+
+
+def _headers(operation: Operation) -> dict[str, Any]:
+    names = list(_HEADERS) if operation.scopes else ["X-Request-Id"]
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+
+
+def _example(models: tuple[type[BaseModel], ...]) -> dict[str, Any]:
+    """Returns the example of a model, or those of several by name, as a media type has them."""
+    known = {model.__name__: EXAMPLES[model] for model in models if model in EXAMPLES}
+    if len(known) == 1:
+        return {"example": next(iter(known.values()))}
+    return {"examples": {name: {"value": value} for name, value in known.items()}} if known else {}
+
+
+def _webhook(kind: str, names: Names) -> dict[str, Any]:
+    """Returns an event as OpenAPI describes it: a request that the server sends."""
+    model = ENVELOPES[kind]
+    schema = names[(model, "validation")]
+    return {
+        "operationId": f"on{model.__name__.removesuffix('Event')}",
+        "tags": ["Events"],
+        "summary": DATA[kind][1],
+        "description": _SIGNED,
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema} | _example((model,))},
+        },
+        "responses": {"2XX": {"description": "Taken; anything else is sent again for a day"}},
+    }
 
 
 def _error_content(names: Names) -> dict[str, Any]:
@@ -183,68 +243,3 @@ def _header_parameters(operation: Operation) -> Iterator[dict[str, Any]]:
     for name, text in operation.headers.items():
         schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[\\x21-\\x7e]+$"}
         yield {"name": name, "in": "header", "required": False, "description": text, "schema": schema}
-
-
-# The page --------------------------------------------------------------------------------------------------
-
-
-def page(described: Mapping[str, Any]) -> str:
-    """Returns the document as one HTML page without scripts: every operation, then every schema."""
-    rows = [
-        _row(path, method, operation)
-        for path, said in described["paths"].items()
-        for method, operation in said.items()
-    ]
-    shapes = [
-        f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{escape(schema.get("description", ""))}</p>'
-        f"<ul>{_fields(schema)}</ul>"
-        for name, schema in described["components"]["schemas"].items()
-    ]
-    return _PAGE.format(title=escape(described["info"]["title"]), rows="".join(rows), shapes="".join(shapes))
-
-
-def _row(path: str, method: str, operation: Mapping[str, Any]) -> str:
-    takes = "".join(
-        f"<li><code>{escape(each['name'])}</code> in {each['in']} {escape(each.get('description', ''))}</li>"
-        for each in operation.get("parameters", ())
-    )
-    body = _links(operation.get("requestBody", {}).get("content", {}))
-    answers = "".join(
-        f"<li><code>{code}</code> {escape(said['description'])} {_links(said.get('content', {}))}</li>"
-        for code, said in operation["responses"].items()
-    )
-    return (
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}. "
-        f"{escape(operation.get('description', ''))}</p>"
-        f"<p>{'Takes ' + body if body else ''}</p><ul>{takes}</ul><ul>{answers}</ul>"
-    )
-
-
-def _links(content: Mapping[str, Any]) -> str:
-    schema = content.get("application/json", {}).get("schema", {})
-    references = [each["$ref"] for each in schema.get("anyOf", [schema]) if "$ref" in each]
-    names = [reference.rpartition("/")[2] for reference in references]
-    return " or ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
-
-
-def _fields(schema: Mapping[str, Any]) -> str:
-    required = schema.get("required", ())
-    return "".join(
-        f"<li><code>{escape(name)}</code>{'' if name in required else ' (optional)'} "
-        f"{escape(field.get('description', ''))}</li>"
-        for name, field in schema.get("properties", {}).items()
-    )
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:50rem;margin:2rem auto;padding:0 1rem}}
-code{{background:#eee;padding:.1em .3em}}h2{{margin-top:2em}}</style>
-<h1>{title}</h1>
-<p>Requests carry <code>Authorization: Bearer KEY</code>. Errors are <code>{{"error": "..."}}</code>. The
-machine-readable form of this page is <a href="/openapi.json">/openapi.json</a>.</p>
-{rows}
-<h2>Shapes</h2>
-{shapes}
-</html>
-"""

@@ -31,7 +31,9 @@ from mediaserver.admin.admin import new_id
 from mediaserver.errors import NotFound
 from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
+from mediaserver.settings.company import TRUNK_OF_FILE
 from mediaserver.store.managed import Kind
+from mediaserver.trunks import servers_of
 
 ADMIN = (Scope.ADMIN,)
 COMPANIES = "/api/v1/companies"
@@ -205,7 +207,9 @@ async def change_trunk(request: web.Request) -> web.Response:
     """Changes a trunk; calls in progress keep the settings that they began with."""
     trunk = _trunk(request)
     check_not_of_file(request.app[SERVER], Kind.TRUNK, trunk.id)
-    document = await changed_document(request, trunk, models.TrunkBody, beside=("id", "company"))
+    document = await changed_document(
+        request, trunk, models.TrunkBody, beside=("id", "company", *TRUNK_OF_FILE)
+    )
     return await _save_trunk(request, trunk.id, document, new=False)
 
 
@@ -233,13 +237,14 @@ async def _save_trunk(
 def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
     """Returns the API's view of a trunk, with its registration on this node."""
     live = server.endpoint.trunks.get(trunk.id)
-    said = plain(trunk)
+    said = {name: value for name, value in plain(trunk).items() if name not in TRUNK_OF_FILE}
     return spelt(
         models.TrunkView,
         said,
         companyId=said.pop("company"),
         managedBy=managed_by(server, Kind.TRUNK, trunk.id),
         registered=live is not None and live.registered,
+        servers=[models.TrunkServer(**each) for each in servers_of(server.endpoint, trunk.id)],
     )
 
 

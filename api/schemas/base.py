@@ -134,6 +134,36 @@ class Decision(Model):
     until: str | None
 
 
+class SipDiversion(Model):
+    """A number that an inbound call was diverted from, and why."""
+
+    number: str
+    reason: str
+
+
+class SipReason(Model):
+    """A reason that the far end gave for the end of a call: `protocol` is "Q.850" or "SIP"."""
+
+    protocol: str
+    cause: int
+    text: str
+
+
+class SipReport(Model):
+    """What SIP said of a call. `headers`: chosen ones of the INVITE that came, or those that ours carried.
+    `displayName` to `userToUser`: of inbound calls whose INVITE has them; `asserted`: the network vouches for
+    the number; `withheld`: the caller does not show it."""
+
+    headers: dict[str, str] = Field(default_factory=dict)
+    displayName: str = ""
+    asserted: bool = False
+    withheld: bool = False
+    verstat: str = ""
+    diversions: list[SipDiversion] = Field(default_factory=list)
+    userToUser: str = ""
+    reasons: list[SipReason] = Field(default_factory=list)
+
+
 class CallReport(CallSummary):
     """Answer of `GET /api/v1/calls/{callTaskId}`. `transcript` and `turns` grow while the call lasts."""
 
@@ -146,6 +176,7 @@ class CallReport(CallSummary):
     nextAttemptAt: str | None
     recordingUrl: str | None
     analysis: dict[str, Any] | None
+    sip: SipReport
 
 
 class CallPage(Model):
@@ -171,9 +202,11 @@ class HangupResponse(Model):
 
 
 class ErrorResponse(Model):
-    """Body of every answer with an error status."""
+    """Body of every answer with an error status. `requestId` only where the server failed: by it, the
+    operator finds the failure in the log."""
 
     error: str
+    requestId: str | None = None
 
 
 class Readiness(Model):

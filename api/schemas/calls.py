@@ -17,6 +17,12 @@ BATCH_LIMIT = 100
 USER_REF_LIMIT = 128
 
 
+_HEADERS = "Further header fields of the INVITE, of the names in the trunk's allow_headers"
+
+SipHeaders = Annotated[dict[str, Annotated[str, StringConstraints(max_length=2048)]], Field(max_length=20)]
+"""Header fields for the INVITE, by name."""
+
+
 class BatchCall(Model):
     """One call of a batch. A malformed number fails this item only, not the batch."""
 
@@ -25,6 +31,7 @@ class BatchCall(Model):
     metadata: dict[str, Any] | None = Field(
         default=None, description="Attached to the call and its webhooks; never given to the agent's prompt"
     )
+    headers: SipHeaders | None = Field(default=None, description=_HEADERS)
 
 
 class OutboundRequest(Model):
@@ -44,6 +51,7 @@ class OutboundRequest(Model):
         default=None,
         description="Attached to the call and its webhooks, never given to the prompt; of one call only",
     )
+    headers: SipHeaders | None = Field(default=None, description=f"{_HEADERS}; of one call only")
     dryRun: bool = Field(default=False, description="Answers what would happen and why, and queues nothing")
 
 

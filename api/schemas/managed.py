@@ -63,6 +63,19 @@ NewCompanyBody: type[BaseModel] = create_model(
 CompanyView: type[BaseModel] = create_model(
     "CompanyView", __base__=CompanyBody, id=(str, ...), managedBy=_MANAGED_BY
 )
+
+
+class TrunkServer(Model):
+    """One server of a carrier, as OPTIONS found it on this node (`optionsPingS`). `status` is that of its
+    last answer, null for none."""
+
+    address: str
+    transport: str
+    health: Literal["unknown", "up", "down"]
+    status: int | None
+    rttMs: float | None
+
+
 TrunkView: type[BaseModel] = create_model(
     "TrunkView",
     __base__=TrunkBody,
@@ -70,6 +83,7 @@ TrunkView: type[BaseModel] = create_model(
     companyId=(str, ...),
     managedBy=_MANAGED_BY,
     registered=(bool, Field(description="A registration with the carrier stands, on this node")),
+    servers=(list[TrunkServer], Field(description="The carrier's servers, where they are asked")),
 )
 AgentView: type[BaseModel] = create_model(
     "AgentView",

@@ -31,13 +31,19 @@ PLAIN_ODDS: Final = math.log(0.79 / 0.39)
 tells: of 5,418 answers to yes-or-no questions in the Switchboard corpus 79 % (Jurafsky, Shriberg, Biasca
 1997: yes 2,934, affirmative non-yes 842, no 1,340, negative non-no 302), of the grammar's 9 in 23."""
 
-TAKEN: Final = MappingProxyType({"yes_no": 0.03, "date": 0.06, "digits": 0.04, "a list": 0.04})
-"""Of the announcer's other words, the share that is taken for answers in the half that tunes, without asking
-whether they are right. Answers below are confirmed by the caller, of the people's digits and words in that
-half 34 of 190. Other kinds of question are held to be lists."""
+TAKEN: Final = MappingProxyType({"yes_no": 0.04, "date": 0.06, "digits": 0.04, "a list": 0.03})
+"""Of other words, the share that is taken for answers in the half that tunes, at most, without asking whether
+they are right. Answers below are confirmed by the caller. Other kinds of question are held to be lists."""
+
+_OTHERS: Final = ("recorded", "people")
+"""Whose other words set the priors."""
 
 _MATERIAL: Final = MappingProxyType({"recorded": 1, "synthetic": 3, "people": 3})
 """What the announcer, the synthetic voices and the people count."""
+
+_FITTED: Final = -5.0
+"""What fits worse sets a kind's prior, but no other weight: it is other words nearly always, and the weights
+would separate these instead of those that sound like an answer."""
 
 _RIDGE: Final = 10.0
 _LONGEST: Final = 16000 * 2 * 8
@@ -130,24 +136,36 @@ def _counts(heard: Sequence[Row]) -> Matrix:
 def with_kinds(
     weights: Mapping[str, float], heard: Sequence[Row], asked: Sequence[Question]
 ) -> dict[str, float]:
-    """The weights with the prior of each kind of question at which `TAKEN` of the announcer's other words
-    reach a confidence of 0.5."""
-    priors = {}
-    for kind, share in TAKEN.items():
-        others = sum(each.material == "recorded" and not each.right and each.asked == kind for each in asked)
-        odds = sorted(
-            (
-                sum(weights[name] * value for name, value in row.found.items() if name in weights)
-                for row in heard
-                if row.question.material == "recorded"
-                and not row.question.right
-                and row.question.asked == kind
-            ),
-            reverse=True,
-        )
-        priors[kind] = -odds[int(share * others)]
+    """The weights with the prior of each kind of question at which no more than `TAKEN` of other words, of
+    the announcer and of the people, reach a confidence of 0.5."""
+    priors = {
+        kind: -max(_reached(weights, kind, material, heard, asked) for material in _OTHERS) for kind in TAKEN
+    }
     kinds = {kind: priors[kind] - priors["a list"] for kind in KINDS}
     return {**weights, "prior": priors["a list"], **kinds}
+
+
+def _reached(
+    weights: Mapping[str, float],
+    kind: str,
+    material: str,
+    heard: Sequence[Row],
+    asked: Sequence[Question],
+) -> float:
+    """The odds without a prior that `TAKEN` of the other words of `material` exceed."""
+
+    def other(question: Question) -> bool:
+        return question.material == material and not question.right and question.asked == kind
+
+    odds = sorted(
+        (
+            sum(weights[name] * value for name, value in row.found.items() if name in weights)
+            for row in heard
+            if other(row.question)
+        ),
+        reverse=True,
+    )
+    return odds[int(TAKEN[kind] * sum(map(other, asked)))]
 
 
 @click.command()
@@ -157,7 +175,7 @@ def main(folder: Path) -> None:
     `embedded-stt-people`."""
     asked = [*tuning_questions(), *(each for each in people(folder) if each.spoken.tunes)]
     heard = rows(asked)
-    weights = with_kinds(fit(heard), heard, asked)
+    weights = with_kinds(fit([row for row in heard if row.found["fit"] >= _FITTED]), heard, asked)
     click.echo(_HEAD)
     for name, weight in weights.items():
         click.echo(f'        "{name}": {weight:.3f},')

@@ -24,7 +24,10 @@ from pipeline.call_progress.classifier import CallProgressClassifier
 from pipeline.endpointing.prosody import prosody_of
 
 MOST: Final = 1.5
-"""Nothing may cost so many times as much in silence as in voice."""
+"""The most that a frame of silence may cost, as a multiple of a frame of voice."""
+
+MOST_UNSEARCHED: Final = 0.9
+"""The same for the echo gate of a silent caller, which searches no delay."""
 
 MEMORYLESS: Final = frozenset(
     {"ulaw_decode", "alaw_decode", "ulaw_encode", "alaw_encode", "rms", "rms_dbfs", "peak", "mix"}
@@ -45,7 +48,7 @@ _PITCH_FRAMES: Final = 50
 class Listener:
     """One row: the function of `pipeline.audio.kernels` that it is about, and what makes one that has heard
     nothing yet. `quiet`: the linear value of silence. `heard`, `played`: what becomes silent after the
-    voice."""
+    voice. `most`: the limit of the cost in silence, as a multiple of the cost in voice."""
 
     name: str
     kernel: str
@@ -54,6 +57,7 @@ class Listener:
     quiet: int = 0
     heard: bool = True
     played: bool = True
+    most: float = MOST
 
     def in_voice(self) -> Callable[[], object]:
         """One frame after the other of a voice, to one that has heard some already."""
@@ -116,7 +120,9 @@ def _at(rate_hz: int) -> Iterator[Listener]:
     yield row("line tones", "line_step", lambda: _line(rate_hz))
     yield row("concealment, every other frame lost", "pitch_period", lambda: _lossy(rate_hz))
     yield row("pitch of a second", "prosody", lambda: _pitch(rate_hz))
-    yield row("echo gate, silent caller", "echo_share", lambda: _echo(rate_hz), played=False)
+    yield row(
+        "echo gate, silent caller", "echo_share", lambda: _echo(rate_hz), played=False, most=MOST_UNSEARCHED
+    )
     yield row("echo gate, silence played", "echo_remember", lambda: _echo(rate_hz), heard=False)
     yield row("echo gate, all silent", "echo_thin", lambda: _echo(rate_hz))
 

@@ -50,7 +50,7 @@ def said(rate_hz: int) -> list[Spoken]:
         for name, text in sorted(_texts().items())
     ]
     found += [
-        Spoken(path.name, PLAYER, _word(path), _on_line(_decoded(path), rate_hz))
+        Spoken(path.name, PLAYER, _word(path), _on_line(decoded(path), rate_hz))
         for path in sorted(WORDS.glob("*.ogg"))
     ]
     return [each for each in found if len(each.samples) < LONGEST_S * rate_hz]
@@ -105,7 +105,7 @@ def _line(name: str, rate_hz: int) -> Pcm:
 def _sound(name: str, rate_hz: int) -> tuple[Pcm, int]:
     if rate_hz == LINE_HZ:
         return read(PROMPTS / f"{name}.wav")
-    return _decoded(PROMPTS / f"{name}.g722")
+    return decoded(PROMPTS / f"{name}.g722")
 
 
 def _on_line(sound: tuple[Pcm, int], rate_hz: int) -> Pcm:
@@ -116,7 +116,7 @@ def _on_line(sound: tuple[Pcm, int], rate_hz: int) -> Pcm:
     return np.concatenate([silence(RATE_HZ, 300), wide, silence(RATE_HZ, 500)])
 
 
-def _decoded(path: Path) -> tuple[Pcm, int]:
+def decoded(path: Path) -> tuple[Pcm, int]:
     """Decodes one channel of a file by PyAV, at 16 kHz."""
     with av.open(str(path), format="g722" if path.suffix == ".g722" else None) as container:
         resampler = av.AudioResampler("s16", "mono", RATE_HZ)

@@ -105,6 +105,7 @@ class Administration:
                 _check_pattern(trunk.accepts)
                 self._check_egress(trunk)
                 self._check_takes_nobodys(trunk)
+            self._check_numbers(trunk)
             self._check_room(Kind.TRUNK, company_id, self._directory.trunks.values(), new=new)
             await self._put(Kind.TRUNK, trunk_row(trunk), document, new=new)
             return trunk
@@ -122,6 +123,8 @@ class Administration:
             if not trusted:
                 self._check_options(agent)
             self._check_rules(company_id, agent=agent)
+            if not self._directory.numbers_with(agents=[agent]).gets(agent):
+                raise Conflict("phoneNumber: cannot be given to this agent")
             await self._check_engines(agent)
             self._check_room(Kind.AGENT, company_id, self._directory.agents.values(), new=new)
             await self._put(Kind.AGENT, agent_row(agent), document, new=new)
@@ -206,15 +209,19 @@ class Administration:
                 raise InvalidRequest("uri: this server does not connect to that address")
 
     def _check_takes_nobodys(self, trunk: TrunkSettings) -> None:
+        """Refuses to share addresses unless the operator has listed the company's numbers, and any user name
+        of another company."""
         others = [each for each in self._directory.trunks.values() if each.company != trunk.company]
-        wanted = [ipaddress.ip_network(network) for network in trunk.allow_from]
-        taken = [ipaddress.ip_network(network) for each in others for network in each.allow_from]
-        if any(
-            mine.version == theirs.version and mine.overlaps(theirs) for mine in wanted for theirs in taken
-        ):
+        company = self._directory.companies[trunk.company]
+        if not company.caller_ids and any(each.shares_addresses(trunk) for each in others):
             raise Conflict("allow_from: some of these addresses cannot be given to this trunk")
         if trunk.username and any(each.username == trunk.username for each in others):
             raise Conflict("username: cannot be given to this trunk")
+
+    def _check_numbers(self, trunk: TrunkSettings) -> None:
+        plan = self._directory.numbers_with(trunks=[trunk])
+        if not all(plan.gets(agent) for agent in self._directory.agents.values() if agent.trunk == trunk.id):
+            raise Conflict("allow_from: some of these addresses cannot be given to this trunk")
 
     def _check_options(self, agent: AgentSettings) -> None:
         """Refuses engine options that name a file of this machine, or an address that the server does not
@@ -279,11 +286,6 @@ def _check_pattern(pattern: str) -> None:
         raise InvalidRequest(
             f"accepts: at most {PATTERN_LIMIT} characters, {REPEATS_LIMIT} repeats, and no group repeated"
         )
-
-
-def _overlap(mine: str, theirs: str) -> bool:
-    one, other = ipaddress.ip_network(mine), ipaddress.ip_network(theirs)
-    return one.version == other.version and one.overlaps(other)
 
 
 def _strings(value: Any) -> Iterator[str]:

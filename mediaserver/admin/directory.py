@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from mediaserver.admin.number_plan import NumberPlan
 from mediaserver.admin.sealing import Vault
 from mediaserver.errors import LocalError
 from mediaserver.settings import (
@@ -91,11 +92,6 @@ class Directory:
         """Returns the agent of that id, None for an unknown one."""
         return self.agents.get(agent_id)
 
-    def answering(self, trunk_id: str, number: str) -> AgentSettings | None:
-        """Returns the inbound agent that answers calls to `number` (E.164) on a trunk, None where no agent
-        does."""
-        return self._answering.get((trunk_id, number))
-
     def of_file(self, kind: Kind, thing_id: str) -> bool:
         """Whether the configuration file has a `kind` with the id `thing_id`."""
         tables: Mapping[Kind, Mapping[str, object]] = {
@@ -148,11 +144,18 @@ class Directory:
         self.trunks = {name: each for name, each in trunks.items() if each.company in companies}
         self.agents = {name: each for name, each in agents.items() if each.company in companies}
         self.webhooks = {name: each for name, each in webhooks.items() if each.company in companies}
-        self._answering = {
-            (agent.trunk, agent.phone_number): agent
-            for agent in self.agents.values()
-            if agent.direction == "inbound" and agent.trunk and agent.phone_number
-        }
+        self.numbers = self.numbers_with()
+
+    def numbers_with(
+        self, *, agents: Iterable[AgentSettings] = (), trunks: Iterable[TrunkSettings] = ()
+    ) -> NumberPlan:
+        """Returns who answers which number, were these agents and trunks added or changed."""
+        return NumberPlan(
+            (self.agents | {agent.id: agent for agent in agents}).values(),
+            trunks=self.trunks | {trunk.id: trunk for trunk in trunks},
+            companies=self.companies,
+            of_file=self._file_agents,
+        )
 
     def _read(self, row: ManagedRow) -> object | None:
         if self._vault is None:

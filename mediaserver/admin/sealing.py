@@ -6,6 +6,7 @@ data directory, readable by its owner alone. Nodes that share a database share t
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 from base64 import urlsafe_b64encode
@@ -29,6 +30,7 @@ class Vault:
     """Seals and opens texts with one Fernet key, made of the secret `key`."""
 
     def __init__(self, key: str) -> None:
+        self._secret = sha256(f"fingerprint {key}".encode()).digest()
         self._fernet = Fernet(urlsafe_b64encode(sha256(key.encode()).digest()))
 
     @classmethod
@@ -40,6 +42,11 @@ class Vault:
     def seal(self, text: str) -> str:
         """Returns `text` encrypted; a vault of the same key opens it."""
         return self._fernet.encrypt(text.encode()).decode()
+
+    def fingerprint(self, text: str) -> str:
+        """Returns the HMAC-SHA-256 of `text`: the same for the same text and key, and nothing to guess the
+        text by without the key."""
+        return hmac.digest(self._secret, text.encode(), "sha256").hex()
 
     def open(self, sealed: str) -> str:
         """Returns the text that was sealed. Raises `LocalError` where `sealed` was sealed with another key,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
 
 from mediaserver.errors import TooMany
 
@@ -13,6 +15,16 @@ CALLERS_LIMIT = 10_000
 
 BURST_S = 10
 """A caller that was quiet may ask at once for as much as its rate gives in this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a caller stands: at most `limit` requests at once, `remaining` of them now, all again after
+    `reset_s` seconds."""
+
+    limit: int
+    remaining: int
+    reset_s: int
 
 
 class RateLimit:
@@ -33,6 +45,11 @@ class RateLimit:
         if len(self._buckets) > CALLERS_LIMIT:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1.0 - tokens) / self._per_s
+
+    def standing(self, caller: str) -> Standing:
+        """Returns how the caller stands after its last `take`."""
+        tokens, _ = self._buckets.get(caller, (self._burst, 0.0))
+        return Standing(int(self._burst), int(tokens), ceil((self._burst - tokens) / self._per_s))
 
 
 class Places:

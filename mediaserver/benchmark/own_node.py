@@ -131,6 +131,8 @@ def own_agent(agent: AgentSettings, variables: Mapping[str, str]) -> AgentSettin
         "direction": "inbound",
         "trunk": _TRUNK,
         "phone_number": agent.phone_number or NUMBER,
+        "phone_numbers": (),
+        "answering_windows": (),
         "greeting": _filled(agent.greeting, variables),
         "script": _filled(agent.script, variables),
     }

@@ -71,7 +71,8 @@ class ActiveCalls:
             self._refuse(claim, "the agent or its trunk is not configured any more")
             return
         try:
-            profile = CallProfile.of(agent, self._engines, caller_id=caller_id(agent, settings))
+            caller, sent = caller_id(agent, settings), settings.send_headers
+            profile = CallProfile.of(agent, self._engines, caller_id=caller, send_headers=sent)
         except EngineMissing as missing:
             self._refuse(claim, str(missing))
             return

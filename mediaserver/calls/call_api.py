@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
@@ -62,6 +62,9 @@ class Live(Protocol):
 
     def find(self, call_id: str, /) -> CallDetailRecord | None:
         """Returns the record of the call of that id, None where this node does not have it."""
+
+    def trace(self, call_id: str, /) -> list[dict[str, Any]]:
+        """Returns the traces of the call's telephones that are not in the store yet."""
 
     async def hang_up(self, call_ids: Iterable[str], /) -> None:
         """Ends those calls of `call_ids` that this node has."""
@@ -159,12 +162,28 @@ class CallApi:
             return record
         return replace(record, transcript=tuple(live.transcript), turns=tuple(live.turns))
 
-    async def calls(self, access: Access, *, status: str, cursor: str, limit: int) -> CallPage:
-        """Returns a page of calls, newest first. Raises `InvalidRequest`."""
+    async def trace(self, access: Access, call_id: str) -> list[dict[str, Any]]:
+        """Returns the signalling and the media statistics of a call, one document for each telephone, as
+        `mediaserver.calls.call_traces` writes them. Raises `NotFound`."""
+        await self.call(access, call_id)
+        legs = {each["sip_call_id"]: each for each in await self._store.traces(call_id)}
+        legs |= {each["sip_call_id"]: each for each in self._live.trace(call_id)}
+        return sorted(legs.values(), key=lambda leg: [each["at_us"] for each in leg["messages"][:1]])
+
+    async def calls(
+        self, access: Access, *, status: str, cursor: str, limit: int, batch_id: str = ""
+    ) -> CallPage:
+        """Returns a page of calls, newest first, of a batch or (`batch_id` "") of all. Raises
+        `InvalidRequest`."""
         wanted = CallStatus(status) if status else None
         try:
             return await self._store.calls(
-                access.company_id, status=wanted, cursor=cursor, limit=limit, agents=access.agents
+                access.company_id,
+                status=wanted,
+                batch_id=batch_id,
+                cursor=cursor,
+                limit=limit,
+                agents=access.agents,
             )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mediaserver.calls.analysis import analyse, entry_data, turn_data
 from mediaserver.calls.journal import Write
+from mediaserver.calls.redaction import Redactor
 from mediaserver.calls.services import CallServices
 from mediaserver.queue.outbox import new_event_id
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -36,10 +37,16 @@ class CallDetailRecord(SessionObserver):
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
         """The result of a transfer, for the analysis; None without one."""
+        self.sip: dict[str, Any] = dict(claim.sip)
+        """What SIP said of the call, and the header fields of its INVITE."""
         self.ended_at_ms = 0
         """When the conversation ended, in milliseconds since 1970; 0: not yet."""
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the outcome is in the store."""
+        self.consent = ""
+        """The caller's answer to whether the call may be recorded; "" where it was not asked."""
+        self.redactor: Redactor | None = None
+        """Redacts what is recorded; None: nothing is."""
         self._services = services
 
     @property
@@ -81,9 +88,14 @@ class CallDetailRecord(SessionObserver):
             sip_status=sip_status,
             ended_by=ended_by,
             ended_at_ms=self.ended_at_ms or self.now_ms(),
-            transcript=[entry_data(entry) for entry in result.transcript],
-            turns=[turn_data(turn) for turn in result.turns],
-            analysis=analyse(result) | ({} if self.transfer is None else {"transfer": self.transfer}),
+            transcript=[entry_data(entry) for entry in self._entries(result.transcript)],
+            turns=self._redacted_turns([turn_data(turn) for turn in result.turns]),
+            analysis=self._redacted_analysis(
+                analyse(result)
+                | ({} if self.transfer is None else {"transfer": self.transfer})
+                | ({"recordingConsent": self.consent} if self.consent else {}),
+                result,
+            ),
             recording_path=str(result.recording) if recorded else "",
             recording_url=url if recorded else "",
             recording_node=self._services.node_url if recorded else "",
@@ -93,7 +105,7 @@ class CallDetailRecord(SessionObserver):
         """Counts the call and writes its outcome through the journal."""
         self._services.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
         log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
-        store = self._services.store
+        store, outcome = self._services.store, replace(outcome, sip=self.sip)
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 
     def settle(self) -> None:
@@ -105,7 +117,7 @@ class CallDetailRecord(SessionObserver):
 
     def turn_completed(self, turn: TurnRecord) -> None:
         """Records a turn: for the call's row, metrics and the `turn.completed` webhook."""
-        data = turn_data(turn)
+        [data] = self._redacted_turns([turn_data(turn)])
         self.turns.append(data)
         if turn.latency is not None:
             self._services.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
@@ -123,7 +135,27 @@ class CallDetailRecord(SessionObserver):
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Appends an entry to the call's transcript."""
-        self.transcript.append(entry_data(entry))
+        self.transcript += [entry_data(each) for each in self._entries([entry])]
+
+    # Redaction ----------------------------------------------------------------------------------------------
+
+    def _entries(self, entries: Sequence[TranscriptEntry]) -> Sequence[TranscriptEntry]:
+        return entries if self.redactor is None else self.redactor.entries(entries)
+
+    def _redacted_analysis(self, analysis: dict[str, Any], result: SessionResult) -> dict[str, Any]:
+        if self.redactor is None:
+            return analysis
+        redacted: dict[str, Any] = self.redactor.value(analysis, self.redactor.known_of(result.transcript))
+        return redacted
+
+    def _redacted_turns(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns turns with marks: a number may go on from one turn of a party to the next."""
+        if self.redactor is None:
+            return turns
+        for name in ("userText", "agentText", "keyed"):
+            for turn, text in zip(turns, self.redactor.texts([turn[name] for turn in turns]), strict=True):
+                turn[name] = text
+        return turns
 
     def do_not_call(self, reason: str, now: float) -> None:
         """Puts the number of this call on the company's do-not-call list, whatever number the agent heard."""

@@ -10,15 +10,15 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
-from mediaserver.e164 import normalise
-from mediaserver.errors import InvalidNumber, MediaServerError, RuleBroken, StoreError
+from mediaserver.calls.signalling import received, variables
+from mediaserver.errors import MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
-from mediaserver.settings import AgentSettings
 from mediaserver.store.managed import Kind
 from pipeline.errors import EngineMissing, boundary
 from sip.call import Call
@@ -49,24 +49,6 @@ class Unknown(MediaServerError):
     """The database is away, and its last known state is too old, or refuses the call."""
 
 
-class NumberPlan:
-    """The agents by the numbers that they answer on each trunk."""
-
-    def __init__(self, directory: Directory) -> None:
-        self._directory = directory
-
-    def agent(self, called_number: str, trunk_id: str) -> AgentSettings | None:
-        """Returns the agent that answers `called_number`, in the carrier's format, on `trunk_id`; None where
-        no agent does."""
-        trunk = self._directory.trunk(trunk_id)
-        company = self._directory.company(trunk.company) if trunk is not None else None
-        try:
-            number = normalise(called_number, company.country if company is not None else None)
-        except InvalidNumber:
-            return None
-        return self._directory.answering(trunk_id, number)
-
-
 class Inbound:
     """Answers inbound calls with the agent of the called number."""
 
@@ -80,17 +62,19 @@ class Inbound:
         node: str,
     ) -> None:
         self._directory = directory
-        self._plan = NumberPlan(directory)
         self._endpoint = endpoint
         self._services = services
         self._active_calls = active_calls
         self._node = node
         self._away_until = 0.0
-        endpoint.serves = self.serves
+        endpoint.trunk_for = self.trunk_for
 
-    def serves(self, called_number: str, trunk: Trunk) -> bool:
-        """Whether an agent answers this number; called before an inbound call is accepted."""
-        return self._plan.agent(called_number, trunk.settings.id) is not None
+    def trunk_for(self, called_number: str, trunks: Sequence[Trunk]) -> Trunk | None:
+        """Returns the trunk over which an agent answers this number, of those that the caller's address
+        belongs to, None where no agent does; called before an inbound call is accepted."""
+        by_id = {trunk.settings.id: trunk for trunk in trunks}
+        agent = self._directory.numbers.agent(called_number, list(by_id), int(time.time() * 1000))
+        return by_id[agent.trunk] if agent is not None and agent.trunk is not None else None
 
     async def run(self) -> None:
         """Takes calls until cancelled, each in a task: none waits for another's row."""
@@ -107,10 +91,11 @@ class Inbound:
 
     async def _put_through(self, call: Call) -> None:
         trunk_id = call.trunk_id
-        agent = self._plan.agent(call.local_number, trunk_id)
+        agent = self._directory.numbers.agent(call.local_number, [trunk_id], int(time.time() * 1000))
         if agent is None:
             await self._turn_away(call, 404, "no agent has this number")
             return
+        trunk = self._directory.trunks[trunk_id]
         new = NewInboundCall(
             company_id=agent.company,
             agent_id=agent.id,
@@ -120,6 +105,8 @@ class Inbound:
             webhook_id=str(uuid.uuid4()),
             sip_call_id=call.sip_call_id,
             ringing_at_ms=int(time.time() * 1000),
+            variables=variables(call, trunk),
+            sip=received(call, trunk),
         )
         try:
             self._active_calls.check(agent)

@@ -6,19 +6,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from mediaserver.calls.analysis import debriefed
 from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.policy import Policy, PolicyConversation
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
 from pipeline.agent import AgentContext, AgentReport, Conversation
 from pipeline.call_progress.answer_detection import AnswerDetector
-from pipeline.errors import boundary
+from pipeline.errors import RecordingError, boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
+from pipeline.media.silencing import LEFT, RIGHT, silence
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult
 from pipeline.session.session import Session
+from pipeline.text.templates import fill
+from pipeline.transcript import Role
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +58,7 @@ class LiveConversation:
         self.cdr = cdr
         self.profile = profile
         self.services = services
+        cdr.redactor = profile.redactor
         self.transfer: Going | None = None
         """The transfer that follows the conversation, where the agent started one."""
         self.began = 0.0
@@ -60,6 +66,7 @@ class LiveConversation:
         self.stopped = False
         self._session: Session | None = None
         self._agent: Conversation | None = None
+        self._policy: PolicyConversation | None = None
 
     def stop(self) -> None:
         """Ends the conversation, also one that has not begun, and the transfer that follows it. Returns when
@@ -113,7 +120,7 @@ class LiveConversation:
             self.began = asyncio.get_running_loop().time()
             self._session = self._open_session(leg, context, observer or cdr, line)
             try:
-                return await self._session.run(), ""
+                return await self._consented(await self._session.run()), ""
             finally:
                 self._session = None
         return None, f"{failure.kind}: {failure.error}"
@@ -123,20 +130,36 @@ class LiveConversation:
     ) -> Session:
         engines = self.profile.engines
         self._agent = engines.agent.join(context)
+        recording = self._open_recording(leg.rate_hz)
+        policy = Policy(fill(self.profile.policy.disclosure, context.variables), self.profile.policy.question)
+        self._policy = PolicyConversation(self._agent, policy, language=context.language, recording=recording)
         return Session(
             leg=leg,
-            agent=self._agent,
+            agent=self._policy,
             stt=engines.stt,
             tts=engines.tts,
             fallback_tts=engines.fallback_tts,
             settings=engines.session,
             call_id=self.cdr.call_id,
             phrases=engines.phrases,
-            recording=self._open_recording(leg.rate_hz),
+            recording=recording,
             observer=observer,
             answer_detector=line,
             detector=engines.detector,
+            vad=engines.vad,
         )
+
+    async def _consented(self, result: SessionResult) -> SessionResult:
+        """Notes the caller's consent to being recorded, and removes a recording that must not be kept."""
+        policy = self._policy
+        if policy is None or policy.consent is None:
+            return result
+        policy.end()
+        self.cdr.consent = policy.consent.value
+        if policy.keeps or result.recording is None:
+            return result
+        await asyncio.to_thread(result.recording.unlink, missing_ok=True)
+        return replace(result, recording=None)
 
     def _open_recording(self, rate_hz: int) -> Recording | None:
         if not self.profile.records:
@@ -152,4 +175,34 @@ class LiveConversation:
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
         """Asks the agent for its report after the end of the call; never raises."""
         self.cdr.ended_at_ms = self.cdr.now_ms()
+        result = await self._sealed(await self._silenced(result))
         return await debriefed(self._agent, result, self.cdr.fields())
+
+    async def _sealed(self, result: SessionResult | None) -> SessionResult | None:
+        """Encrypts the recording where the server has a key; what cannot be now is at the next start."""
+        files = self.services.sealed_files
+        if files is None or result is None or result.recording is None:
+            return result
+        try:
+            return replace(result, recording=await asyncio.to_thread(files.seal, result.recording))
+        except OSError as error:
+            log.error("recording not sealed", extra={**self.cdr.fields(), "reason": error.strerror or ""})
+            return result
+
+    async def _silenced(self, result: SessionResult | None) -> SessionResult | None:
+        """Silences in the recording what is redacted in the transcript; a recording in which that cannot be
+        done is removed."""
+        redactor = self.profile.redactor
+        if redactor is None or not self.profile.silences or result is None or result.recording is None:
+            return result
+        channels = {Role.CALLER: LEFT, Role.AGENT: RIGHT}
+        found = redactor.silences(result.transcript)
+        parts = [(channels[each.role], each.start_ms, each.end_ms) for each in found]
+        try:
+            await asyncio.to_thread(silence, result.recording, parts)
+        except (RecordingError, OSError) as error:
+            log.error("recording removed", extra={**self.cdr.fields(), "reason": str(error)})
+            await asyncio.to_thread(result.recording.unlink, missing_ok=True)
+            self.unrecorded(error)
+            return replace(result, recording=None)
+        return result

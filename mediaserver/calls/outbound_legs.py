@@ -4,12 +4,14 @@ the rules of every call: destinations of the company, the trunk's format, do-not
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from mediaserver.admin.directory import Directory
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
+from mediaserver.calls.signalling import to_send
 from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
 from mediaserver.queue.extra_legs import NewLeg
@@ -34,7 +36,8 @@ class LinesBusy(DialRefused):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A number that may be called, with its trunk and caller ID. Made by `OutboundLegs.route`."""
+    """A number that may be called, with its trunk, caller ID, and the header fields of its INVITE by the
+    variable that each carries. Made by `OutboundLegs.route`."""
 
     agent: AgentSettings
     number: str
@@ -42,6 +45,7 @@ class Route:
     trunk_id: str
     caller_id: str | None
     company_id: str
+    send_headers: Mapping[str, str]
 
 
 class OutboundLegs:
@@ -55,12 +59,14 @@ class OutboundLegs:
         endpoint: Endpoint,
         journal: Journal,
         room: Callable[[], int],
+        traces: CallTraces | None = None,
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
         self._store = store
         self._journal = journal
         self._room = room
+        self._traces = traces
         self.rooms: Callable[[str, str], Bridge | None] | None = None
         """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
         owner of the rooms."""
@@ -105,12 +111,16 @@ class OutboundLegs:
             raise DialRefused("Phone number format does not match SIP trunk configuration")
         if await self._store.may_not_call(agent.company, number):
             raise DialRefused("Phone number is on the do-not-call list")
-        return Route(agent, number, dial_number, trunk.id, caller_id(agent, trunk), company.id)
+        shown, sent = caller_id(agent, trunk), trunk.send_headers
+        return Route(agent, number, dial_number, trunk.id, shown, company_id=company.id, send_headers=sent)
 
-    async def dial(self, route: Route, *, call_id: str, leg_of: str) -> Call:
+    async def dial(
+        self, route: Route, *, call_id: str, leg_of: str, variables: Mapping[str, str] | None = None
+    ) -> Call:
         """Places the call and returns it, ringing or about to ring. It counts among its company's and its
-        trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to. Raises `DialRefused`
-        (`LinesBusy`: for the moment), `SipError`, OSError."""
+        trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to, of which `variables` go
+        into the header fields of the route. Raises `DialRefused` (`LinesBusy`: for the moment), `SipError`,
+        OSError."""
         trunk = self._endpoint.trunks.get(route.trunk_id)
         if trunk is None:
             raise DialRefused("the trunk cannot be used")
@@ -124,8 +134,11 @@ class OutboundLegs:
                 caller_id=route.caller_id,
                 call_id=call_id,
                 ring_timeout_s=route.agent.transfer_ring_s,
+                headers=to_send(route.send_headers, variables or {}, {}),
             )
             undo.pop_all()
+        if self._traces is not None:
+            self._traces.follow(call, leg_of)
         call.on_state(lambda call, state, now: self._moved(leg, state))
         if call.state is CallState.ENDED:
             self._give_back(leg)

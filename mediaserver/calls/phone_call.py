@@ -20,6 +20,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
+from mediaserver.calls.signalling import ended, to_send
 from mediaserver.calls.transfer import transfer_call, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -144,9 +145,15 @@ class PhoneCall:
 
     async def _place(self, trunk: Trunk) -> None:
         self._step = Step.PLACING
+        claim = self.cdr.claim
+        asked = claim.sip.get("headers", {})
+        self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
         try:
             call = await trunk.call(
-                self.cdr.claim.dial_number, caller_id=self._profile.caller_id, call_id=self.cdr.call_id
+                claim.dial_number,
+                caller_id=self._profile.caller_id,
+                call_id=self.cdr.call_id,
+                headers=headers,
             )
         except TrunkUnavailable as full:
             self._release(str(full))
@@ -197,6 +204,8 @@ class PhoneCall:
     async def _follow(self, call: Call) -> None:
         abandoned, stopped = self._step is Step.ABANDONED, self._stopped
         self._call, self._step = call, Step.CONNECTED
+        if self._services.traces is not None:
+            self._services.traces.follow(call, self.cdr.call_id)
         call.on_state(self._state_changed)
         if call.state in PROGRESS:
             self._state_changed(call, call.state, 0.0)
@@ -266,6 +275,8 @@ class PhoneCall:
 
     def _finish(self, outcome: Outcome) -> None:
         self._step = Step.OVER
+        if self._call is not None:
+            self.cdr.sip |= ended(self._call)
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND
         self.cdr.finish(outcome, direction.value)
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.policy import NO_POLICY, Policy
+from mediaserver.calls.redaction import Redactor
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
+from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
@@ -33,8 +37,10 @@ class CallServices:
     public_url: str = ""  # the prefix of links to this server
     node_url: str = ""  # where other nodes reach the recordings of this one
     outbound_legs: OutboundLegs | None = None  # for transfers; without them, there are none
+    sealed_files: SealedFiles | None = None  # by which recordings are encrypted; None: they are not
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
+    traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
 
 
@@ -47,11 +53,22 @@ class CallProfile:
     greeting: str
     records: bool
     caller_id: str | None = None
+    send_headers: Mapping[str, str] = field(default_factory=dict)  # header fields by the variable they carry
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
+    redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
+    policy: Policy = NO_POLICY  # what is said and asked before the agent's own words
+    silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
-    def of(cls, agent: AgentSettings, engines: Engines, *, caller_id: str | None = None) -> CallProfile:
+    def of(
+        cls,
+        agent: AgentSettings,
+        engines: Engines,
+        *,
+        caller_id: str | None = None,
+        send_headers: Mapping[str, str] | None = None,
+    ) -> CallProfile:
         """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
         return cls(
             engines=engines.agent_engines(agent.id),
@@ -59,6 +76,20 @@ class CallProfile:
             greeting=agent.greeting,
             records=agent.session.recording,
             caller_id=caller_id,
+            send_headers=send_headers or {},
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
+            redactor=_redactor(agent),
+            policy=Policy(
+                agent.policy.disclosure,
+                agent.policy.consent_question if agent.policy.recording_consent == "ask" else "",
+            ),
+            silences=agent.redaction.audio,
         )
+
+
+def _redactor(agent: AgentSettings) -> Redactor | None:
+    table = agent.redaction
+    if not table.kinds:
+        return None
+    return Redactor(table.kinds, country=table.country or "", language=agent.language)

@@ -113,7 +113,8 @@ class _Transfer:
             route = await outbound_legs.route(claim.agent_id, number)
         except StoreError as error:
             raise LinesBusy("the do-not-call list cannot be looked up now") from error
-        return await outbound_legs.dial(route, call_id=f"{claim.call_id}-transfer", leg_of=claim.call_id)
+        leg_id, variables = f"{claim.call_id}-transfer", claim.variables
+        return await outbound_legs.dial(route, call_id=leg_id, leg_of=claim.call_id, variables=variables)
 
     def _answered(self, call: Call) -> None:
         self._told = True

@@ -10,6 +10,7 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.pre_call_tools import promised
+from mediaserver.calls.signalling import checked_headers
 from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
@@ -36,6 +37,7 @@ class CallRequest:
     phone_number: str
     variables: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def checked_call(
@@ -55,6 +57,7 @@ def checked_call(
     dial_number = _dial_number(number, trunk)
     if company is None or not may_dial(number, company.prefixes):
         raise InvalidRequest(OUTSIDE)
+    headers = checked_headers(request.headers, trunk)
     left = agent.line.message if agent.line.answering_machine == "leave_message" else ""
     check_agent(engines, agent, request.variables, request.metadata, placeholders(left))
     return NewCall(
@@ -66,6 +69,7 @@ def checked_call(
         webhook_id=webhook_id or str(uuid.uuid4()),
         variables=dict(request.variables),
         metadata=dict(request.metadata),
+        headers=headers,
         is_test=agent.is_test,
     )
 

@@ -44,10 +44,11 @@ def load_or_exit(
 
     Exits with 2 and "FILE: key: reason" per line on standard error when the file cannot be used. With
     `engines` the engines and scripts of the agents check their own tables too; with `hearing`, an agent whose
-    callers no recogniser on this machine understands is a mistake as well. `first` is called with the
-    settings before anything is compiled."""
+    callers no recogniser on this machine understands, or whose voice detector is not installed, is a mistake
+    as well. `first` is called with the settings before anything is compiled."""
     checks = ["mediaserver.wiring:engine_problems"] if engines else []
-    checks += ["mediaserver.engine_pool.auto:hearing_problems"] if hearing else []
+    hears = ["mediaserver.engine_pool.auto:hearing_problems", "mediaserver.wiring:missing_voice_detectors"]
+    checks += hears if hearing else []
     try:
         settings = with_data_dir(load(config), data)
         if writes:

@@ -63,6 +63,10 @@ class Db(Protocol):
     async def read(self, work: Callable[[Tx], T]) -> T:
         """Runs `work`, which only reads, on one consistent state."""
 
+    async def scrub(self) -> None:
+        """Takes what was deleted out of the database's own log, where the engine lets its clients do so.
+        Raises `StoreError`."""
+
     async def close(self) -> None:
         """Finishes the work in progress; later calls raise `StoreUnavailable`. Closing again does nothing."""
 

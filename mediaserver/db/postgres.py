@@ -192,6 +192,9 @@ class Postgres:
         """Runs `work`, which only reads, on one consistent state. Raises `StoreError`."""
         return await self._on_thread(partial(self._run, work, reads=True))
 
+    async def scrub(self) -> None:
+        """Does nothing: the server's own VACUUM and the recycling of its log are its operator's."""
+
     async def close(self) -> None:
         """Finishes the work in progress; after `CLOSE_S` seconds it is cut off. Later calls raise
         `StoreUnavailable`."""

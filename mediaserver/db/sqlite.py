@@ -183,6 +183,18 @@ class Sqlite:
             raise StoreUnavailable(f"{self._path}: the database is closed")
         return await self._on_reader(lambda: self._read(work))
 
+    async def scrub(self) -> None:
+        """Empties the log of earlier writes, in which what was deleted still stands. Raises `StoreError`."""
+
+        def checkpoint() -> None:
+            if self._read_connection is not None:
+                self._read_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        try:
+            await self._on_reader(checkpoint)
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
     async def close(self) -> None:
         """Finishes the work in progress; later calls raise `StoreUnavailable`."""
         if self._closed:
@@ -266,7 +278,7 @@ class Sqlite:
             connection.row_factory = sqlite3.Row
             connection.create_function("now_ms", 0, self._clock)
             Database(connection, execute_plugins=False).enable_wal()
-            for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+            for pragma in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
                 connection.execute(f"PRAGMA {pragma}")
             undo.pop_all()
         return connection

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from mediaserver.settings.agent import AUTO
+from pipeline.audio.other_vads import ENERGY
 from pipeline.call_progress.answer_detection import TALK_TO_ALL
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.errors import boundary
@@ -67,6 +68,7 @@ class AgentChoice:
     session: SessionSettings
     line: AnswerDetectionSettings = TALK_TO_ALL
     turn_model: str = ""
+    vad: str = ENERGY
 
     @property
     def engines(self) -> tuple[EngineChoice, ...]:

@@ -18,6 +18,8 @@ from mediaserver.engine_pool.running import Load, Purpose, RunningEngines
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.agent import Agent
+from pipeline.audio.other_vads import MakeVoiceDetector, voice_detector
+from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import TALK_TO_ALL
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
@@ -48,6 +50,7 @@ class AgentEngines:
     session: SessionSettings
     line: AnswerDetectionSettings = TALK_TO_ALL
     detector: EndOfTurnDetector = BUILT_IN
+    vad: MakeVoiceDetector = EnergyVad
     uses: frozenset[str] = frozenset()
 
 
@@ -219,11 +222,13 @@ class Engines:
             languages = getattr(agent, "languages", ())
             phrases = await Phrases.prepare(voices, choice.session, languages=languages)
         except EngineError as error:
-            self._unprepared[choice.agent_id] = f"{choice.tts.name}: {error}"
-            self._agent_engines.pop(choice.agent_id, None)
+            self._refuse_calls(choice, f"{choice.tts.name}: {error}")
             return
-        detector = await self._detector(choice)
-        if detector is None:
+        try:
+            vad = await asyncio.to_thread(voice_detector, choice.vad)
+            detector = await self._detector(choice.turn_model)
+        except EngineMissing as error:
+            self._refuse_calls(choice, str(error))
             return
         made = AgentEngines(
             agent=agent,
@@ -234,25 +239,25 @@ class Engines:
             session=_patient(choice.session, getattr(agent, "patience", 0)),
             line=choice.line,
             detector=detector,
+            vad=vad,
             uses=frozenset(engine.identity for engine in choice.all_engines),
         )
         self._in_use.add(made)
         self._agent_engines[choice.agent_id] = made
 
-    async def _detector(self, choice: AgentChoice) -> EndOfTurnDetector | None:
-        """Returns the end-of-turn detector of an agent; None where the agent's model is missing, and the
-        agent cannot take calls."""
-        path = choice.turn_model
-        try:
-            if path not in self._detectors:
-                built_in = BuiltInDetector(await asyncio.to_thread(sentence_ends))
-                model = await asyncio.to_thread(load_turn_model, path) if path else None
-                self._detectors[path] = EndOfTurnDetector(model, built_in=built_in)
-            return self._detectors[path]
-        except EngineMissing as error:
-            self._unprepared[choice.agent_id] = str(error)
-            self._agent_engines.pop(choice.agent_id, None)
-            return None
+    def _refuse_calls(self, choice: AgentChoice, reason: str) -> None:
+        """Keeps the agent from taking calls, for `reason`."""
+        self._unprepared[choice.agent_id] = reason
+        self._agent_engines.pop(choice.agent_id, None)
+
+    async def _detector(self, path: str) -> EndOfTurnDetector:
+        """Returns the end-of-turn detector with the model of the file `path`, the built-in one for "". Raises
+        `EngineMissing`."""
+        if path not in self._detectors:
+            built_in = BuiltInDetector(await asyncio.to_thread(sentence_ends))
+            model = await asyncio.to_thread(load_turn_model, path) if path else None
+            self._detectors[path] = EndOfTurnDetector(model, built_in=built_in)
+        return self._detectors[path]
 
     def _recognizer(self, choice: AgentChoice) -> FallbackRecognizer:
         """Returns the running recognisers of an agent; agents with the same ones share an instance."""

@@ -30,16 +30,16 @@ PAGE_LIMIT = 200
 
 _INSERT = """
 INSERT INTO calls (id, company_id, agent_id, trunk_id, batch_id, direction, phone_number, dial_number,
-    webhook_id, variables, metadata, is_test, status, stage, created_at_ms, not_before_ms)
+    webhook_id, variables, metadata, sip, is_test, status, stage, created_at_ms, not_before_ms)
 VALUES (:id, :company_id, :agent_id, :trunk_id, :batch_id, 'outbound', :phone_number, :dial_number,
-    :webhook_id, :variables, :metadata, :is_test, 'PENDING', 'QUEUED', {now},
+    :webhook_id, :variables, :metadata, :sip, :is_test, 'PENDING', 'QUEUED', {now},
     CASE WHEN :not_before_ms > 0 THEN :not_before_ms ELSE {now} END)
 RETURNING *
 """
 
 _ROW_FIELDS = tuple(field.name for field in fields(CallRow))
 _ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRow))
-_DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis")
+_DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis", "sip")
 
 
 def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any] | None = None) -> CallRow:
@@ -56,6 +56,7 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
         webhook_id=call.webhook_id,
         variables=json.dumps(dict(call.variables), ensure_ascii=False),
         metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
+        sip=json.dumps({"headers": dict(call.headers)} if call.headers else {}, ensure_ascii=False),
         is_test=int(call.is_test),
         not_before_ms=call.not_before_ms,
     )
@@ -108,23 +109,26 @@ def calls(
     company_id: str,
     *,
     status: CallStatus | None = None,
+    batch_id: str = "",
     cursor: str = "",
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> CallPage:
-    """Returns the company's calls, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
-    invalid cursor."""
+    """Returns the company's calls, newest first, of `agents` or (empty) of all, and of `batch_id` or ("") of
+    all. Raises `LocalError` for an invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
     before = _position(cursor)
     theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
-        f" AND (:status = '' OR status = :status){theirs} ORDER BY position DESC LIMIT :limit",
+        f" AND (:status = '' OR status = :status){theirs}{' AND batch_id = :batch_id' if batch_id else ''}"
+        " ORDER BY position DESC LIMIT :limit",
         **bound,
         company_id=company_id,
         before=before,
         status=status or "",
+        **({"batch_id": batch_id} if batch_id else {}),
         limit=limit + 1,
     )
     page = rows[:limit]

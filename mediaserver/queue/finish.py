@@ -40,6 +40,7 @@ RETURNING status, stage, hangup_requested, direction, batch_id, company_id, trun
 _END = """
 UPDATE calls SET stage = 'FINISHED', status = :status, cause = :cause, sip_status = :sip_status,
     ended_by = :ended_by, error = :error, transcript = :transcript, turns = :turns, analysis = :analysis,
+    sip = CASE WHEN :sip = '' THEN sip ELSE :sip END,
     recording_path = :recording_path, recording_url = :recording_url, recording_node = :recording_node,
     ended_at_ms = CASE WHEN :ended_at_ms > 0 THEN :ended_at_ms ELSE {now} END
 WHERE id = :id RETURNING *
@@ -106,6 +107,7 @@ def _end(tx: Tx, call_id: str, outcome: Outcome) -> Row:
         transcript=_json(list(outcome.transcript)),
         turns=_json(list(outcome.turns)),
         analysis=_json(dict(outcome.analysis)),
+        sip=_json(dict(outcome.sip)) if outcome.sip else "",
         recording_path=outcome.recording_path,
         recording_url=outcome.recording_url,
         recording_node=outcome.recording_node,
@@ -217,6 +219,7 @@ def _summary(call: Row) -> dict[str, Any]:
         "endedBy": call["ended_by"] or None,
         "error": call["error"] or None,
         "durationMs": max(0, talked_ms),
+        "sip": json.loads(call["sip"]),
         **times,
     }
 

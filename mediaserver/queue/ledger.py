@@ -154,10 +154,10 @@ ORDER BY lease_until_ms LIMIT :limit {skip_locked}
 
 _INBOUND = """
 INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, dial_number, webhook_id,
-    variables, metadata, is_test, status, stage, owner, epoch, lease_until_ms, created_at_ms, not_before_ms,
-    ringing_at_ms)
+    variables, sip, metadata, is_test, status, stage, owner, epoch, lease_until_ms, created_at_ms,
+    not_before_ms, ringing_at_ms)
 VALUES (:id, :company_id, :agent_id, :trunk_id, 'inbound', :phone_number, :called_number, :webhook_id,
-    '{}', '{}', 0, 'RINGING', 'ARMED', :node, 1, {now} + :ttl_ms,
+    :variables, :sip, '{}', 0, 'RINGING', 'ARMED', :node, 1, {now} + :ttl_ms,
     CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END, CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END,
     CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END)
 ON CONFLICT (id) DO NOTHING RETURNING *
@@ -222,6 +222,7 @@ def claim_of(row: Row) -> Claim:
         variables=json.loads(row["variables"]),
         metadata=json.loads(row["metadata"]),
         is_test=bool(row["is_test"]),
+        sip=json.loads(row["sip"]),
     )
 
 
@@ -372,13 +373,16 @@ def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_u
         phone_number=call.phone_number,
         called_number=call.called_number,
         webhook_id=call.webhook_id,
+        variables=json.dumps(dict(call.variables), ensure_ascii=False),
+        sip=json.dumps(dict(call.sip), ensure_ascii=False),
         node=node,
         ttl_ms=ttl_ms,
         at_ms=call.ringing_at_ms,
     )
     if row is not None:
         at_ms = row["ringing_at_ms"]
-        write_event(tx, call_id=row["id"], kind="call.ringing", data={"direction": "inbound"}, at_ms=at_ms)
+        data = {"direction": "inbound", "calledNumber": call.called_number, "sip": dict(call.sip)}
+        write_event(tx, call_id=row["id"], kind="call.ringing", data=data, at_ms=at_ms)
     return inbound_claim(call, node)
 
 
@@ -394,7 +398,8 @@ def inbound_claim(call: NewInboundCall, node: str) -> Claim:
         phone_number=call.phone_number,
         dial_number=call.called_number,
         webhook_id=call.webhook_id,
-        variables={},
+        variables=call.variables,
         metadata={},
         is_test=False,
+        sip=call.sip,
     )

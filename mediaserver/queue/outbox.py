@@ -106,8 +106,12 @@ class Result:
 
 
 def write_once(tx: Tx, call_id: str, kind: str, data: Mapping[str, Any], *, event_id: str = "") -> None:
-    """Writes an event of a call (`turn.completed`, ...), unless one with this `event_id` is there: the
-    database's answer to the first time may have been lost. Raises `LocalError` for an unknown call."""
+    """Writes an event of a call (`turn.completed`, ...), unless the call was erased, or an event with this
+    `event_id` is there: the database's answer to the first time may have been lost. Raises `LocalError` for
+    an unknown call."""
+    erased = tx.row("SELECT id FROM calls WHERE id = :call_id AND erased_at_ms > 0", call_id=call_id)
+    if erased is not None:
+        return
     if tx.row("SELECT position FROM outbox WHERE event_id = :event_id", event_id=event_id) is None:
         write_event(tx, call_id=call_id, kind=kind, data=data, event_id=event_id)
 
@@ -239,6 +243,12 @@ def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:
         response=result.response,
     )
     return True
+
+
+def events_of(tx: Tx, call_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the events of calls as they were told, in their order, without those whose time is over."""
+    sql = "SELECT body FROM outbox WHERE call_id = :call_id AND body <> '' ORDER BY sequence"
+    return [json.loads(row["body"]) for call_id in call_ids for row in tx.rows(sql, call_id=call_id)]
 
 
 def subscriptions(tx: Tx) -> Sequence[str]:

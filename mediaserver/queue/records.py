@@ -89,7 +89,7 @@ class KeyRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
     """A call to be made. `phone_number`: E.164 with "+"; `dial_number`: what is sent to the trunk's
-    carrier."""
+    carrier; `headers`: further header fields of the INVITE."""
 
     company_id: str
     agent_id: str
@@ -99,6 +99,7 @@ class NewCall:
     webhook_id: str
     variables: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     is_test: bool = False
     not_before_ms: int = 0
 
@@ -106,7 +107,7 @@ class NewCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInboundCall:
     """An inbound call. `phone_number`: the caller's, as the trunk gave it; `call_id`: known before the call
-    is written; `ringing_at_ms` 0: rings since it was written."""
+    is written; `ringing_at_ms` 0: rings since it was written; `sip`: what its INVITE says."""
 
     company_id: str
     agent_id: str
@@ -117,6 +118,8 @@ class NewInboundCall:
     sip_call_id: str = ""
     call_id: str = field(default_factory=lambda: str(uuid4()))
     ringing_at_ms: int = 0
+    variables: Mapping[str, str] = field(default_factory=dict)
+    sip: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +153,7 @@ class NewWebRoom:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A call held by one node for the length of a lease. `epoch` fences: a node that lost the call cannot
-    write to it."""
+    write to it. `sip`: what SIP said of the call so far, and the `headers` that its INVITE is to carry."""
 
     call_id: str
     epoch: int
@@ -164,6 +167,7 @@ class Claim:
     variables: Mapping[str, str]
     metadata: Mapping[str, Any]
     is_test: bool
+    sip: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +194,9 @@ class Outcome:
     """How a call ended. `status` is a final one; `cause` a `sip.states.HangupCause` value or one of this
     server's.
 
-    `transcript`, `turns` and `analysis` are plain JSON values; empty ones write no event. `definite`: the far
-    end gave a final response to the INVITE, which another attempt requires. `recording_node`: where other
-    nodes reach the node that has the recording."""
+    `transcript`, `turns`, `analysis` and `sip` are plain JSON values; empty ones write no event. `definite`:
+    the far end gave a final response to the INVITE, which another attempt requires. `recording_node`: where
+    other nodes reach the node that has the recording."""
 
     status: CallStatus
     cause: str
@@ -204,6 +208,7 @@ class Outcome:
     transcript: Sequence[Mapping[str, Any]] = ()
     turns: Sequence[Mapping[str, Any]] = ()
     analysis: Mapping[str, Any] = field(default_factory=dict)
+    sip: Mapping[str, Any] = field(default_factory=dict)
     recording_path: str = ""
     recording_url: str = ""
     recording_node: str = ""
@@ -262,6 +267,7 @@ class CallRecord(CallRow):
     transcript: Sequence[Mapping[str, Any]]
     turns: Sequence[Mapping[str, Any]]
     analysis: Mapping[str, Any]
+    sip: Mapping[str, Any]
     recording_path: str
     recording_url: str
     recording_node: str

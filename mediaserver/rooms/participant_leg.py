@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 GOODBYE_S: Final = 0.3
 """How long the last messages on the data channels may take to leave."""
 
+LEAVE_S: Final = 0.5
+"""How long a client that was told to leave may take to close its connections."""
+
 
 class LegState(Enum):
     """CONNECTING: no media yet; CONNECTED: media is up; ENDED: final."""
@@ -49,10 +52,14 @@ class ParticipantLeg:
         """Called when media comes up (True) and when it is lost (False)."""
         self.on_hang_up: Callable[[], None] | None = None
         """Called once when the server ends the leg, so that the signalling can say goodbye."""
+        self.closes_itself = False
+        """Whether the client closes its connections when the signalling tells it to leave, as LiveKit's do. A
+        connection that the server closes before is an error to the client's data channels."""
         self._port = port
         self._ids = (stream, track)
         self._loop = asyncio.get_running_loop()
         self._listener: LegListener | None = None
+        self._peer_over = asyncio.Event()
 
     @property
     def rate_hz(self) -> int:
@@ -107,6 +114,8 @@ class ParticipantLeg:
         log.info("digits left out: a room's participant takes none", extra={"identity": self.participant.sid})
 
     def _peer_moved(self, state: PeerState, now: float) -> None:
+        if state.over:
+            self._peer_over.set()
         if self.state is LegState.ENDED:
             return
         connected = any(peer.state is PeerState.CONNECTED for peer in self.peers)
@@ -129,5 +138,13 @@ class ParticipantLeg:
 
     async def _close_peers(self) -> None:
         await asyncio.gather(*(peer.flush(GOODBYE_S) for peer in self.peers))
+        if self.closes_itself:
+            await asyncio.wait({asyncio.ensure_future(self._closed_by_client())}, timeout=LEAVE_S)
         await asyncio.gather(*(peer.close() for peer in self.peers), return_exceptions=True)
         self.on_media = self.on_hang_up = None
+
+    async def _closed_by_client(self) -> None:
+        """Waits until no peer connection is up; ends at the latest when the server closes them."""
+        while any(peer.state is PeerState.CONNECTED for peer in self.peers):
+            self._peer_over.clear()
+            await self._peer_over.wait()

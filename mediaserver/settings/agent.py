@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from mediaserver.settings.tools import PreCallTool
-from mediaserver.settings.values import E164, CallingWindow, Name
+from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Country, Name, TimeZone
 from pipeline import settings
 from pipeline.agents.llm.table import LlmSettings
 from pipeline.call_progress.settings import AnswerDetectionSettings
@@ -138,6 +138,33 @@ class RetrySettings(Table):
     remote_error: Pauses = Field(default=(), max_length=20)
 
 
+RedactedKind = Literal["card", "iban", "email", "phone", "national_id"]
+
+
+class RedactionSettings(Table):
+    """[agent.redaction]: what is replaced by its kind in transcripts, turns, analysis and events, and silent
+    in the recording. `country`: of telephone numbers without a country, and of national ids."""
+
+    kinds: tuple[RedactedKind, ...] = ()
+    country: Country | None = None
+    audio: bool = True
+
+
+class PolicySettings(Table):
+    """[agent.policy]: lines before the agent's own words. `disclosure`: who calls, and that it is a machine;
+    `recording_consent`: "assumed", or "ask", by `consent_question`, with nothing recorded before a yes."""
+
+    disclosure: str = Field(default="", max_length=500)
+    recording_consent: Literal["assumed", "ask"] = "assumed"
+    consent_question: str = Field(default="", max_length=500)
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.recording_consent == "ask" and not self.consent_question:
+            raise ValueError("consent_question: recording_consent asks it")
+        return self
+
+
 TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
@@ -157,12 +184,16 @@ def _asks_the_model(script: Mapping[str, Any]) -> bool:
 
 class AgentTerms(Table):
     """The settings of an agent without its id and company. `phone_number`: the number that the agent calls
-    from, or is called at."""
+    from, or is called at; `phone_numbers`: patterns of further numbers that it is called at, in
+    `answering_windows` alone where there are some."""
 
     name: str = ""
     direction: Literal["outbound", "inbound"] = "outbound"
     trunk: Name | None = None
     phone_number: E164 | None = None
+    phone_numbers: tuple[CalledNumber, ...] = Field(default=(), max_length=1000)
+    answering_windows: tuple[CallingWindow, ...] = Field(default=(), max_length=50)
+    time_zone: TimeZone | None = None
     language: str = Field(default="en", pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")
     greeting: str = ""
     apology: str = "I am sorry, there is a technical problem. Please call again later."
@@ -175,7 +206,10 @@ class AgentTerms(Table):
     stt: EngineChain = EngineChain(engine=AUTO)
     tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
+    vad: Literal["energy", "webrtcvad", "silero"] = "energy"
     session: SessionSettings = SessionSettings()
+    redaction: RedactionSettings = RedactionSettings()
+    policy: PolicySettings = PolicySettings()
     line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
     retry: RetrySettings = RetrySettings()
@@ -204,13 +238,21 @@ class AgentTerms(Table):
         asks = self.script is not None and _asks_the_model(self.script)
         if (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
             raise ValueError("llm: an agent has either [agent.llm] or [agent.script]; both if a step asks it")
-        if self.direction == "inbound" and self.phone_number is None:
+        if self.direction != "inbound" and self.phone_numbers:
+            raise ValueError("phone_numbers: only an inbound agent is called")
+        if self.direction == "inbound" and not self.called_at:
             raise ValueError("phone_number: an inbound agent needs the number that it is called at")
         if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
             raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
         if self.session.rescue and self.session.rescue not in self.transfer_targets:
             raise ValueError("session.rescue: not one of transfer_targets")
         return self
+
+    @property
+    def called_at(self) -> tuple[str, ...]:
+        """The patterns of the numbers that an inbound agent answers."""
+        own = () if self.phone_number is None else (self.phone_number,)
+        return tuple(dict.fromkeys((*own, *self.phone_numbers)))
 
     def reaches(self, wanted: str) -> str:
         """Returns the number or room that `wanted` names: a name in `transfer_targets`, or one of those

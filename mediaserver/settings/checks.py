@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mediaserver.calling_windows import overlap
+from mediaserver.settings.agent import AgentSettings
 from mediaserver.settings.document import Settings
 from pipeline.engines.tables import reveal
 
@@ -21,6 +23,7 @@ def broken_rules(settings: Settings) -> Iterator[Problem]:
     yield from _trunks(settings)
     yield from _agents(settings)
     yield from _inbound_numbers(settings)
+    yield from _shared_numbers(settings)
     yield from _caller_ids(settings)
 
 
@@ -93,13 +96,37 @@ def _agents(settings: Settings) -> Iterator[Problem]:
 
 
 def _inbound_numbers(settings: Settings) -> Iterator[Problem]:
-    seen: dict[tuple[str | None, str | None], int] = {}
+    """Yields numbers and patterns that two agents answer on one trunk at the same time."""
+    claimed: dict[tuple[str | None, str], list[int]] = {}
     for place, agent in enumerate(settings.agents):
-        if agent.direction != "inbound":
-            continue
-        first = seen.setdefault((agent.trunk, agent.phone_number), place)
-        if first != place:
-            yield (
-                f"agent[{place}].phone_number",
-                f"agent[{first}] answers this number on the same trunk already",
-            )
+        for number in agent.called_at if agent.direction == "inbound" else ():
+            places = claimed.setdefault((agent.trunk, number), [])
+            for first in places:
+                if _at_once(settings.agents[first], agent):
+                    key = "phone_number" if number == agent.phone_number else "phone_numbers"
+                    reason = f"agent[{first}] answers this number on the same trunk already"
+                    yield f"agent[{place}].{key}", reason
+            places.append(place)
+
+
+def _at_once(one: AgentSettings, other: AgentSettings) -> bool:
+    """Whether both agents would answer at some moment: of one with hours and one without, the one with."""
+    if not (one.answering_windows and other.answering_windows):
+        return not one.answering_windows and not other.answering_windows
+    return one.time_zone == other.time_zone and overlap(one.answering_windows, other.answering_windows)
+
+
+def _shared_numbers(settings: Settings) -> Iterator[Problem]:
+    """Yields the numbers that agents of two companies answer where their trunks share addresses."""
+    trunks = {trunk.id: trunk for trunk in settings.trunks}
+    claimed: dict[str, list[int]] = {}
+    for place, agent in enumerate(settings.agents):
+        trunk = trunks.get(agent.trunk or "")
+        for number in agent.called_at if agent.direction == "inbound" and trunk is not None else ():
+            places = claimed.setdefault(number, [])
+            for first in places:
+                other = trunks[settings.agents[first].trunk or ""]
+                if trunk is not None and other.company != trunk.company and other.shares_addresses(trunk):
+                    reason = f"agent[{first}] of another company answers this number over the same addresses"
+                    yield f"agent[{place}].phone_number", reason
+            places.append(place)

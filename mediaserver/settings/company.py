@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -12,17 +14,23 @@ from mediaserver.settings.values import (
     E164,
     CallingWindow,
     Country,
+    HeaderName,
+    HeaderPattern,
     Name,
     Network,
     NumberFormat,
     Prefix,
     Regex,
+    SentHeader,
     SipUri,
+    VariableName,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
+from sip.called_number import CALLED_NUMBER_HEADERS
 
 Scope = Literal["calls", "web-calls", "speech", "admin"]
 DuplicatePolicy = Literal["DEDUPE", "SPACED"]
+TlsVersion = Literal["1.2", "1.3"]
 CodecName = Literal["pcmu", "pcma", "g722", "opus"]
 
 _EVENT = re.compile(r"\*|[a-z]+\.(\*|[a-z]+)")
@@ -33,6 +41,15 @@ class ContactLimit(Table):
 
     calls: int = Field(ge=1, le=1_000_000)
     per_minutes: int = Field(ge=1, le=10 * 366 * 24 * 60)
+
+
+class RetentionSettings(Table):
+    """[company.retention]: for how many days after a call each kind of data is kept; absent, for ever."""
+
+    recordings_days: int | None = Field(default=None, ge=1, le=36_500)
+    transcripts_days: int | None = Field(default=None, ge=1, le=36_500)
+    events_days: int | None = Field(default=None, ge=1, le=36_500)
+    signalling_days: int | None = Field(default=None, ge=1, le=36_500)
 
 
 class KeySettings(Table):
@@ -90,6 +107,7 @@ class CompanyTerms(Table):
     country: Country | None = None
     caller_ids: tuple[E164, ...] | None = None
     calling_windows: tuple[CallingWindow, ...] = ()
+    retention: RetentionSettings = RetentionSettings()
 
     @property
     def prefixes(self) -> tuple[str, ...]:
@@ -122,16 +140,35 @@ class TrunkTerms(Table):
     username: str = Field(default="", pattern=r'^[^"\\\x00-\x1f\x7f]*$')
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
+    accept_register: bool = False
     allow_from: tuple[Network, ...] = ()
+    called_number_headers: tuple[HeaderName, ...] = Field(default=CALLED_NUMBER_HEADERS, max_length=20)
+    identity: Literal["from", "pai", "rpid"] = "from"
+    caller_name: str = Field(default="", max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$")
+    withhold_number: bool = False
+    pass_headers: tuple[HeaderName, ...] = Field(default=(), max_length=50)
+    headers: Mapping[HeaderName, VariableName] = Field(default_factory=dict, max_length=50)
+    caller_variables: bool = False
+    send_headers: Mapping[SentHeader, VariableName] = Field(default_factory=dict, max_length=20)
+    allow_headers: tuple[HeaderPattern, ...] = Field(default=("X-*", "User-to-User"), max_length=50)
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
     symmetric_rtp: Literal["auto"] | bool = "auto"
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
+    outbound_proxy: SipUri | None = None
+    follow_redirects: int = Field(default=0, ge=0, le=10)
+    options_ping_s: float = Field(default=0, ge=0, le=86_400)
+    failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
     reliable_provisional: bool = True
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
+
+    def shares_addresses(self, other: TrunkTerms) -> bool:
+        """Whether an address is in the `allow_from` of both trunks."""
+        mine, theirs = ([ip_network(each) for each in trunk.allow_from] for trunk in (self, other))
+        return any(one.version == two.version and one.overlaps(two) for one in mine for two in theirs)
 
     @model_validator(mode="after")
     def _credentials(self) -> Self:
@@ -139,13 +176,31 @@ class TrunkTerms(Table):
             raise ValueError("password: has no use without username")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
+        if self.accept_register and self.password is None:
+            raise ValueError("accept_register: needs username and password")
         if len(set(self.codecs)) != len(self.codecs):
             raise ValueError("codecs: names one twice")
         return self
 
 
 class TrunkSettings(TrunkTerms):
-    """[[trunk]]: a SIP trunk of a company. `id` is unique in the file."""
+    """[[trunk]]: a SIP trunk of a company. `id` is unique in the file. What names files of this machine
+    cannot be set over the API."""
 
     id: Name
     company: Name
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_server_name: str = Field(default="", pattern=r"^[A-Za-z0-9.:-]{0,253}$")
+    tls_min_version: TlsVersion = "1.2"
+
+    @model_validator(mode="after")
+    def _complete_certificate(self) -> Self:
+        if self.tls_key and not self.tls_certificate:
+            raise ValueError("tls_key: has no use without tls_certificate")
+        return self
+
+
+TRUNK_OF_FILE = ("tls_ca", "tls_certificate", "tls_key", "tls_server_name", "tls_min_version")
+"""Keys of a trunk that only the configuration file has."""

@@ -13,6 +13,9 @@ from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 ADMIN_KEY_LENGTH = 24
 """The least characters of the admin key, which opens every company."""
 
+RECORDINGS_KEY_LENGTH = 24
+"""The least characters of the key by which recordings are sealed."""
+
 GENERATED = "generated"
 """The value of `admin_key` for a key that the server makes, and keeps in the data directory."""
 
@@ -28,6 +31,7 @@ class ServerSettings(Table):
     database: str = ""
     admin_key: Secret | None = None
     secret_key: Secret | None = None
+    recordings_key: Secret | None = None
     requests_per_minute: int = Field(default=1200, ge=1, le=1_000_000)
     http_connections: int = Field(default=4096, ge=1, le=1_000_000)
     http_connections_per_address: int = Field(default=512, ge=1, le=1_000_000)
@@ -53,6 +57,13 @@ class ServerSettings(Table):
             raise ValueError(f'must have at least {ADMIN_KEY_LENGTH} characters, or be "{GENERATED}"')
         return key
 
+    @field_validator("recordings_key")
+    @classmethod
+    def _long(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and len(reveal(key)) < RECORDINGS_KEY_LENGTH:
+            raise ValueError(f"must have at least {RECORDINGS_KEY_LENGTH} characters")
+        return key
+
     @model_validator(mode="after")
     def _known_database(self) -> Self:
         if self.database and not self.database.startswith(("sqlite:///", "postgresql://")):
@@ -70,12 +81,23 @@ class SipSettings(Table):
     tls: Address | None = None
     tls_certificate: str = ""
     tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_min_version: Literal["1.2", "1.3"] = "1.2"
     rtp_ports: Ports = "20000-21999"
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
+    trace: bool = True
+    dns: Address | None = None
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
 
-    @field_validator("udp", "tcp", "tls", mode="before")
+    @field_validator("engine")
+    @classmethod
+    def _built(cls, engine: str) -> str:
+        if engine != "native":
+            raise ValueError(f"{engine!r} is not built yet, there is only 'native'")
+        return engine
+
+    @field_validator("udp", "tcp", "tls", "dns", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return None if value == "" else value

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
 
 import phonenumbers
 from pydantic import AfterValidator
@@ -13,7 +14,10 @@ from pydantic import AfterValidator
 from mediaserver.calling_windows import parse_window
 from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
+from mediaserver.number_patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
+from sip.errors import LocalError
+from sip.extra_headers import check_headers
 
 
 def split_address(value: str) -> tuple[str, int]:
@@ -115,9 +119,44 @@ def _calling_window(value: str) -> str:
     return value
 
 
+def _called_number(value: str) -> str:
+    return parse_number_pattern(value).text
+
+
+def _time_zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError('must be a time zone such as "Asia/Riyadh"')
+    return value
+
+
 def _name(value: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value) is None:
         raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
+    return value
+
+
+def _header_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.!%*_+`'~-]{1,63}", value) is None:
+        raise ValueError('must be the name of a SIP header field in its long form, such as "X-Account"')
+    return value
+
+
+def _sent_header(value: str) -> str:
+    try:
+        check_headers({_header_name(value): ""})
+    except LocalError as error:
+        raise ValueError(f"{value} is the server's own") from error
+    return value
+
+
+def _header_pattern(value: str) -> str:
+    _header_name(value.removesuffix("*") + "x" * value.endswith("*"))
+    return value
+
+
+def _variable_name(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", value) is None:
+        raise ValueError("must be the name of a variable: letters, digits, dots, dashes, underscores")
     return value
 
 
@@ -131,6 +170,10 @@ Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
 Network = Annotated[str, AfterValidator(_network)]
+SentHeader = Annotated[str, AfterValidator(_sent_header)]
+HeaderPattern = Annotated[str, AfterValidator(_header_pattern)]
+VariableName = Annotated[str, AfterValidator(_variable_name)]
+HeaderName = Annotated[str, AfterValidator(_header_name)]
 IceServerText = Annotated[str, AfterValidator(_ice_server)]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]
 Regex = Annotated[str, AfterValidator(_regex)]
@@ -138,4 +181,6 @@ Prefix = Annotated[str, AfterValidator(_prefix)]
 Country = Annotated[str, AfterValidator(_country)]
 E164 = Annotated[str, AfterValidator(_e164)]
 NumberFormat = Annotated[str, AfterValidator(check_number_format)]
+CalledNumber = Annotated[str, AfterValidator(_called_number)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 CallingWindow = Annotated[str, AfterValidator(_calling_window)]

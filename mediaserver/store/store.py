@@ -17,13 +17,16 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from mediaserver.db.database import Db, Tx, open_database
+from mediaserver.queue import audit as audit_rows
 from mediaserver.queue import batches as batch_rows
 from mediaserver.queue import calls as call_rows
-from mediaserver.queue import cancel, extra_legs, history, ledger, outbox, web_calls
+from mediaserver.queue import cancel, erasure, extra_legs, history, ledger, outbox, retention, web_calls
 from mediaserver.queue import deliveries as delivery_rows
 from mediaserver.queue import do_not_call as do_not_call_rows
 from mediaserver.queue import enqueue as queueing
 from mediaserver.queue import finish as endings
+from mediaserver.queue import holds as hold_rows
+from mediaserver.queue import traces as trace_rows
 from mediaserver.store import config, transcriptions
 from mediaserver.store import managed as managed_rows
 
@@ -132,6 +135,8 @@ class Store:
     fill_variables = _write(call_rows.fill_variables)
     event = _tell(outbox.write_once)
     counts = _read(call_rows.counts)
+    keep_trace = _write(trace_rows.keep)
+    traces = _read(trace_rows.find)
 
     # The queue
     enqueue = _queue(queueing.enqueue)
@@ -184,6 +189,22 @@ class Store:
     # Speech
     transcription = _read(transcriptions.find_job)
     keep_transcription = _write(transcriptions.keep_job)
+
+    # What is kept, erased, held, and who did what
+    erase = _tell(erasure.erase)
+    erase_ended = _write(erasure.erase_ended)
+    erasures = _read(erasure.find)
+    about = _write(erasure.about)
+    events_of = _read(outbox.events_of)
+    put_hold = _write(hold_rows.put)
+    lift_hold = _write(hold_rows.lift)
+    held_data = _read(hold_rows.find)
+    sweep = _write(retention.sweep)
+    removals = _read(retention.removals)
+    removed = _write(retention.removed)
+    waiting = _read(retention.waiting)
+    note_audit = _write(audit_rows.add)
+    audit = _read(audit_rows.find)
 
     # What a database has forgotten
     standing = _read(history.standing)

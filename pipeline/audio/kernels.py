@@ -583,12 +583,12 @@ ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of
 ECHO_LATEST: Final = 1080
 ECHO_LAGS: Final = ECHO_LATEST - ECHO_EARLIEST + 1
 ECHO_TAPS: Final = 128  # 32 ms
-ECHO_COLUMNS: Final = 8
+ECHO_COLUMNS: Final = 10
 ECHO_FINE: Final = 80  # samples of a frame at 4 kHz
 ECHO_COARSE: Final = 40  # samples of a frame at 2 kHz
 ECHO_THINNED: Final = ECHO_FINE + ECHO_COARSE
-ECHO_LOCKED, ECHO_SHARE = 3, 4
-_ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT = range(8)
+ECHO_LOCKED, ECHO_SHARE, ECHO_SEARCHES, ECHO_QUIET = 3, 4, 8, 9
+_ENERGY, _CANDIDATE, _TIMES, _LOCKED, _SHARE, _ERROR, _RECENT, _COUNT, _SEARCHES, _QUIET = range(10)
 _TILT: Final = 0.85
 _MEMORY: Final = 0.9  # decay of the correlation per frame: it covers 0.2 s
 _LOUDEST: Final = 0.45  # an echo is at least 7 dB below the played audio; another voice is not
@@ -601,6 +601,8 @@ _RELEARN_FRAMES: Final = 8  # 0.3 s after which a wrong filter at the right lag 
 _WORKS: Final = 0.5  # a filter that explains this share has the right lag, whatever else correlates
 _LEAD: Final = 16  # taps before the lag: 4 ms
 _PACE: Final = 0.5  # step size of the adaptive filter
+_SILENT: Final = ECHO_FINE * 12.0**2  # energy of a frame at 4 kHz, of which nothing is heard
+ECHO_HANG: Final = 25  # silent frames, half a second, in which what sounded before is still correlated
 
 
 @compiled(_VOID(_F32, _F32, _F32, _F32), fastmath=True, inner=True)
@@ -741,32 +743,44 @@ def _echo_lock(sums: Floats, weights: Floats, state: Floats) -> int:
     return int(state[_TIMES] >= 1.0 and off <= _SAME)
 
 
+@compiled(_F64(_F32, _F32), fastmath=True, inner=True)
+def _echo_energy(heard: Floats, state: Floats) -> float:
+    """Gives the energy of a caller's frame (4 kHz), and counts silent frames up to `ECHO_HANG`."""
+    energy = np.float32(1.0)
+    for i in range(ECHO_FINE):
+        energy += heard[i] * heard[i]
+    silent = energy <= np.float32(_SILENT)
+    state[_QUIET] = min(state[_QUIET] + 1.0, np.float32(ECHO_HANG)) if silent else 0.0
+    return float(energy)
+
+
 @compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     rings: Floats, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
 ) -> float:
     """The share of a caller's frame that is the agent's echo, 0 to 1, over the last frames; 0 until an echo
-    is found. `thinned`: by `echo_thin`, with room for played audio at its end; `weights`: the filter and its
-    last good state."""
+    is found. No lag is searched while the caller is silent, which tells nothing about an echo. `thinned`: by
+    `echo_thin`, with room for played audio at its end; `weights`: the filter and its last good state."""
     mask = ECHO_RING - 1
     fine, coarse = thinned[:ECHO_FINE], thinned[ECHO_FINE:ECHO_THINNED]
     played = thinned[ECHO_THINNED:]
+    energy = np.float32(_echo_energy(fine, state))
+    searched = state[_QUIET] < np.float32(ECHO_HANG)
     state[_COUNT] += 1.0
     if state[_COUNT] >= 2.0:
         state[_COUNT] = 0.0  # the lag is searched at every other frame
+    if searched and state[_COUNT] == 0.0:
+        state[_SEARCHES] += 1.0
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
             played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
         _echo_search(coarse, played, sums, state)
-    sure = _echo_lock(sums, weights, state)
+    sure = _echo_lock(sums, weights, state) if searched else 0
     if state[_LOCKED] < 0.0:
         return 0.0
     delay = 2 * (ECHO_LATEST - int(state[_LOCKED])) - _LEAD
     first = 2 * position - delay - (ECHO_TAPS - 1) + 2 * ECHO_RING
     for i in range(ECHO_FINE + ECHO_TAPS - 1):
         played[i] = rings[0, (first + i) & mask]
-    energy = np.float32(1.0)
-    for i in range(ECHO_FINE):
-        energy += fine[i] * fine[i]
     unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
     # This frame has two thirds of the weight, so that a voice over the echo counts at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy) + _OFFSET

@@ -71,6 +71,7 @@ class Recording:
         "_started_at",
         "_writer",
         "done",
+        "muted",
         "path",
         "rate_hz",
     )  # fmt: skip
@@ -78,6 +79,8 @@ class Recording:
     def __init__(self, writer: RecordingWriter, path: Path, *, rate_hz: int, now: float) -> None:
         self.path = path
         self.rate_hz = rate_hz
+        self.muted = False
+        """Whether frames are dropped: the file has silence in their place."""
         self.done: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
         self._writer = writer
         self._started_at = now
@@ -100,6 +103,8 @@ class Recording:
     def caller(self, frame: Pcm, position: int, now: float) -> None:
         """Records a frame of the far end at `position` of its media clock, which arrived at loop time
         `now`."""
+        if self.muted:
+            return
         base = self._caller_base
         arrived = round((now - self._started_at) * self.rate_hz) - self._n
         if base is None or not -self._slack <= arrived - base - position <= self.rate_hz:
@@ -108,6 +113,8 @@ class Recording:
 
     def agent(self, frame: Pcm, now: float) -> None:
         """Records a frame of the agent, which was sent at loop time `now`."""
+        if self.muted:
+            return
         at = round((now - self._started_at) * self.rate_hz)
         following = self._next_at[_AGENT]
         self._put(frame, at if at - following > self._slack else following, _AGENT)

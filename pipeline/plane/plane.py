@@ -90,6 +90,7 @@ class Plane:
     def shut(self, number: int, bound: socket.socket) -> None:
         """The stream's row and its socket are not touched any more."""
         self._news[number] = None
+        ticks = int(self._clock[Field.TICKS])
         with self.held(number) as line:
             self._drive.forget(bound, number)
             line["open"] = 0
@@ -98,7 +99,7 @@ class Plane:
             self._clock[Field.LINES] = 0
         # What the plane has told of this stream must not reach the next one on the row, and what it is about
         # to send of this stream must not leave by the next one's socket.
-        self._left.append((number, int(self._clock[Field.EVENT_HEAD]), int(self._clock[Field.TICKS]) + 1))
+        self._left.append((number, int(self._clock[Field.EVENT_HEAD]), ticks + 1))
 
     def first_due_ns(self, number: int) -> int:
         """When the packets of a new stream begin."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.dtmf import DtmfDetector
+from pipeline.audio.other_vads import MakeVoiceDetector
 from pipeline.audio.vad import EnergyVad, VadFrame, VadSettings
 from pipeline.latency import MediaClock
 from pipeline.net.untrusted import clean_text
@@ -61,7 +62,8 @@ class AudioInput:
     audio goes to the recogniser frame by frame, the pre-roll first.
 
     `rate_hz`: of all frames. `sustained_ms`: length of a voice from which frames give `Sound.SUSTAINED`.
-    `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`."""
+    `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`. `vad`: makes the voice
+    detector."""
 
     __slots__ = (
         "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
@@ -71,7 +73,14 @@ class AudioInput:
     )  # fmt: skip
 
     def __init__(
-        self, stt: SpeechToText, *, rate_hz: int, language: str, sustained_ms: int, kept_ms: int = PREROLL_MS
+        self,
+        stt: SpeechToText,
+        *,
+        rate_hz: int,
+        language: str,
+        sustained_ms: int,
+        kept_ms: int = PREROLL_MS,
+        vad: MakeVoiceDetector = EnergyVad,
     ) -> None:
         self.rate_hz = rate_hz
         self.language = language
@@ -81,7 +90,7 @@ class AudioInput:
         self.voiced_samples = 0  # in the whole call
         self._stt = stt
         self._n = frame_samples(rate_hz)
-        self._vad = EnergyVad(rate_hz, VAD)
+        self._vad = vad(rate_hz, VAD)
         self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
         self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which frames of `_preroll` are background
         self._silence = np.zeros(self._n, np.int16)

@@ -20,6 +20,8 @@ from pipeline.agent import AgentReport, Conversation
 from pipeline.audio import Pcm, silence
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.levels import is_audible
+from pipeline.audio.other_vads import MakeVoiceDetector
+from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import AnswerDetectionAgent, AnswerDetector, Verdict
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S
@@ -66,6 +68,7 @@ class Session:
         observer: SessionObserver | None = None,
         answer_detector: AnswerDetector | None = None,
         detector: EndOfTurnDetector | None = None,
+        vad: MakeVoiceDetector = EnergyVad,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
@@ -75,11 +78,10 @@ class Session:
         self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
         self._call_id = call_id
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
-        self._leg_reason = ""
-        self._ended = 0.0
+        self._leg_reason, self._ended = "", 0.0
         self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop)
         heard_by = of_call(stt, partial(self._turn_log.fault_now, "stt"), call_id=call_id)
-        self._audio_input = _audio_input(heard_by, settings, rate_hz=leg.rate_hz, judged=detector is not None)
+        self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, judged=detector is not None)
         parts = SessionParts(
             leg=leg,
             agent=self._agent,
@@ -242,7 +244,9 @@ class Session:
             return error.path
 
 
-def _audio_input(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, judged: bool) -> AudioInput:
+def _audio_input(
+    stt: SpeechToText, settings: SessionSettings, rate_hz: int, vad: MakeVoiceDetector, *, judged: bool
+) -> AudioInput:
     """Makes the conversation's `AudioInput`; `judged`: keeps enough audio for the end-of-turn detector."""
     return AudioInput(
         stt,
@@ -250,4 +254,5 @@ def _audio_input(stt: SpeechToText, settings: SessionSettings, *, rate_hz: int, 
         language=settings.language,
         sustained_ms=min(settings.duck_ms, settings.barge_in_ms),
         kept_ms=round(EVIDENCE_S * 1000) if judged else PREROLL_MS,
+        vad=vad,
     )

@@ -178,12 +178,15 @@ class Verifier:
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._oldest_ms = -(2**63)  # nonces made before this may have been dropped, so they count as stale
 
-    def challenges(self, now: float, *, host: str = "", stale: bool = False) -> list[str]:
+    def challenges(
+        self, now: float, *, host: str = "", stale: bool = False, only: str | None = None
+    ) -> list[str]:
         """Returns the values of WWW-Authenticate headers to `host`, one per algorithm, strongest first (RFC
-        8760 2.4). `stale`: the credentials were right but the nonce too old."""
+        8760 2.4), or of `only` one. `stale`: the credentials were right but the nonce too old."""
         return [
             str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
             for name in self._algorithms
+            if only in (None, name)
         ]
 
     def verify(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sip.dialog.dialog import DialogSetId
+from sip.reason import Reason
 from sip.sdp.media_plan import MediaPlan
 from sip.states import HangupCause
 
@@ -57,7 +58,8 @@ class DigitsReceived:
 class InviteEnded:
     """The call is over. Emitted exactly once, as the last event of its INVITE. `status` is the SIP code that
     ended the call: the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final
-    response to the INVITE of this side, whichever side had given up by then."""
+    response to the INVITE of this side, whichever side had given up by then. `reasons`: those that
+    the far end named."""
 
     dialog_set: DialogSetId
     cause: HangupCause
@@ -65,6 +67,7 @@ class InviteEnded:
     by: Side
     retry_after_s: int | None = None
     definite: bool = False
+    reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from sip.dialog.dialog import Dialog, DialogUser
 from sip.dialog.session_timer import delta_seconds
 from sip.dialog.usage import InviteUsage
+from sip.message.body import session_description
 from sip.message.message import Request, Response
+from sip.sdp.media_plan import MediaPlan
 from sip.transaction.hop import Hop
 from sip.transaction.transaction import ClientTransaction
 
@@ -71,10 +73,16 @@ class Forks:
         self._usage.send_and_forget(fork.dialog, prack, now)
         return True
 
-    def settled_with(self, response: Response) -> None:
-        """Notes that a reliable provisional response carried the final answer to the offer (RFC 3262 section
-        5)."""
+    def early_answer(self, response: Response, *, reliable: bool) -> MediaPlan | None:
+        """Returns the media that the SDP answer of a provisional response agrees on. In a reliable response
+        it is the final answer of that fork (RFC 3262 section 5): no other follows. Raises `RemoteError`."""
+        self.turn_to(response)
+        body = session_description(response)
+        if not reliable:
+            return self._usage.negotiation.preview(body)
+        plan = self._usage.negotiation.settle(body)
         self._settled_with = response.to.tag
+        return plan
 
     def turn_to(self, response: Response) -> None:
         """Reopens the offer where another fork answers it: every fork answers the one offer, and the last

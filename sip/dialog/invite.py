@@ -12,6 +12,7 @@ from sip.dialog.reinvite import SessionChanges
 from sip.dialog.ua_core import ALLOW
 from sip.dialog.usage import InviteUsage
 from sip.message.message import Request
+from sip.reason import reasons_of
 from sip.states import HangupCause
 from sip.transaction.transaction import ServerTransaction
 
@@ -63,7 +64,8 @@ class Invite:
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
         """Answers a BYE and ends the call."""
         self.usage.core.reply(transaction, 200, now)
-        self.usage.finish(HangupCause.NORMAL, 200, "remote", now)
+        reasons = reasons_of(transaction.request.headers)
+        self.usage.finish(HangupCause.NORMAL, 200, "remote", now, reasons=reasons)
 
     def prack_received(self, transaction: ServerTransaction, now: float) -> None:
         """Answers a PRACK with 481; only the callee sends responses that a PRACK acknowledges."""

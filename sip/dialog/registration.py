@@ -131,7 +131,7 @@ class Registration:
         self._client_request.send(Request("REGISTER", uri, headers), hop, self, now)
 
     def _contact(self, hop: Hop) -> str:
-        return self._core.contact(hop, self._aor.user)
+        return self._core.contact(hop, self._aor.user, secure=self._aor.scheme == "sips")
 
     def _granted(self, response: Response, now: float) -> None:
         expires_s = self._expiry(response)

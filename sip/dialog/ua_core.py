@@ -27,15 +27,16 @@ class Core(Protocol):
     def token(self) -> str:
         """Returns a new unguessable token for tags, branches and Call-IDs."""
 
-    def contact(self, hop: Hop, user: str = "") -> str:
-        """Returns the Contact value under which the other end of `hop` reaches this stack."""
+    def contact(self, hop: Hop, user: str = "", *, secure: bool = False) -> str:
+        """Returns the Contact value under which the other end of `hop` reaches this stack; a sips URI where
+        `secure`."""
 
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
         """Puts a Via on top and sends `request` in a new transaction."""
 
-    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
         """Sends the CANCEL of an INVITE that has had a provisional response (RFC 3261 9.1)."""
 
     def send_ack(self, ack: Request, hop: Hop) -> None:

@@ -1,13 +1,13 @@
 """Places a call: an INVITE from its first transmission to the 2xx, or to its end.
 
 Handles digest challenges (`ClientRequest`), a session interval too short (422), a server that cannot take the
-call (503, transport error: the next of the trunk's addresses), forks (`Forks`), reliable provisional
-responses (RFC 3262), a 2xx that crosses a CANCEL, and the 2xx of a second fork."""
+call (a refusal, a transport error, silence: the next of the trunk's addresses, `TargetSet`), forks (`Forks`),
+reliable provisional responses (RFC 3262), a 2xx that crosses a CANCEL, and the 2xx of a second fork."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from sip.dialog.client_request import ClientRequest
@@ -16,6 +16,7 @@ from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Sid
 from sip.dialog.forks import Forks
 from sip.dialog.invite import Invite
 from sip.dialog.session_timer import delta_seconds
+from sip.dialog.target_set import ELSEWHERE, Target, TargetSet
 from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import RemoteError
@@ -23,9 +24,9 @@ from sip.message.body import SDP, session_description
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
+from sip.reason import Q850, reasons_of
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
-from sip.transaction.hop import hop_of
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import (
     ClientTransaction,
@@ -37,9 +38,11 @@ from sip.transaction.transaction import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI."""
+    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI. `route`: the Route
+    that it begins with."""
 
-    targets: Sequence[Uri]
+    targets: Sequence[Target]
+    route: Sequence[Uri] = ()
     caller: NameAddr
     call_id: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -51,20 +54,20 @@ class OutgoingInvite(Invite):
     def __init__(
         self, core: Core, settings: InviteSettings, invitation: Invitation, capabilities: Capabilities
     ) -> None:
-        dialog_set = DialogSetId(invitation.call_id, core.token())
-        super().__init__(InviteUsage(core, settings, dialog_set, outgoing=True))
+        super().__init__(
+            InviteUsage(core, settings, DialogSetId(invitation.call_id, core.token()), outgoing=True)
+        )
         self.usage.describe(capabilities)
         self._invitation = invitation
-        self._caller = invitation.caller.with_tag(dialog_set.local_tag)
-        self._target = 0
+        self._caller = invitation.caller.with_tag(self.usage.dialog_set.local_tag)
+        self._targets = TargetSet(self.usage, invitation.targets)
         self._next_cseq = count(1).__next__
         self._forks = Forks(self.usage)
         self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
         self._unsent = False  # the address of the last target was closed to the trunk
-        self._client_request = ClientRequest(
-            core, next_cseq=self._next_cseq, authorizer=self.usage.authorizer
-        )
+        authorizer = self.usage.authorizer
+        self._client_request = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -88,6 +91,7 @@ class OutgoingInvite(Invite):
     def response_received(self, response: Response, now: float) -> None:
         """Takes a response to the INVITE: progress, answer or refusal."""
         self.usage.definite = self.usage.definite or response.status >= 200
+        self.usage.disarm("silence")
         if response.status >= 300:
             self._refused(response, now)
         elif response.status >= 200:
@@ -96,14 +100,12 @@ class OutgoingInvite(Invite):
             self._progressed(response, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
-        """Ends the call, or dials the next target where the transport failed. Only an INVITE that certainly
-        never arrived is sent elsewhere: one without a response may ring all the same, and nobody is called
-        twice."""
+        """Ends the call, or dials the next target where the transport failed: the INVITE never arrived."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
-        cancelled = self._given_up is HangupCause.CANCELLED
-        unreachable = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
-        cause = HangupCause.CANCELLED if cancelled else unreachable
+        cause = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
+        if self._given_up is HangupCause.CANCELLED:
+            cause = HangupCause.CANCELLED
         self.usage.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
@@ -124,13 +126,10 @@ class OutgoingInvite(Invite):
             self.usage.core.clock.at(now + GIVE_UP_S, transaction.abandon)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
-        """Answers a BYE, which may overtake the 2xx of its call; that 2xx is then acknowledged and
-        declined."""
+        """Answers a BYE, which may overtake the 2xx of its call; that 2xx is then declined."""
         if self.usage.state is InviteState.INVITING and self._given_up is None:
             self._given_up = HangupCause.NORMAL
         super().bye_received(transaction, now)
-
-    # Internals --------------------------------------------------------------------------------------------
 
     @property
     def _transaction(self) -> ClientTransaction:
@@ -148,22 +147,32 @@ class OutgoingInvite(Invite):
     def _send_invite(self, offer: bytes, now: float) -> None:
         self.usage.definite = False
         invitation = self._invitation
-        target = invitation.targets[self._target]
-        hop = hop_of(target, egress=self.usage.egress)
+        target = self._targets.current
+        hop = replace(target.hop, egress=self.usage.egress)
         self._unsent = False
         headers = Headers()
+        for each in invitation.route:
+            headers.add("Route", f"<{each}>")
         headers.add("Max-Forwards", "70")
         headers.add("From", str(self._caller))
-        headers.add("To", f"<{invitation.targets[0].without_params()}>")
+        headers.add("To", f"<{self._targets.first.uri.without_params()}>")
         headers.add("Call-ID", invitation.call_id)
         headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
-        headers.add("Contact", self.usage.core.contact(hop, invitation.caller.uri.user))
+        user, secure = invitation.caller.uri.user, target.uri.scheme == "sips"
+        headers.add("Contact", self.usage.core.contact(hop, user, secure=secure))
         self.usage.introduce(headers)
         self.usage.session.ask(headers)
         for name, value in invitation.headers.items():
             headers.add(name, value)
         headers.add("Content-Type", SDP)
-        self._client_request.send(Request("INVITE", target, headers, offer), hop, self, now)
+        self._client_request.send(Request("INVITE", target.uri, headers, offer), hop, self, now)
+        self._targets.watch(now, self._unanswered)
+
+    def _unanswered(self, now: float) -> None:
+        """Dials the next target because this one has not answered at all, not even with 100."""
+        silent = self._transaction
+        if self._targets.overdue(silent, now, self._unanswered) and self._next_target(now):
+            self._targets.pass_over(silent)
 
     def _again(self, now: float) -> None:
         self._forks.forget()
@@ -172,9 +181,8 @@ class OutgoingInvite(Invite):
         self._send_invite(self.usage.negotiation.offer(), now)
 
     def _next_target(self, now: float) -> bool:
-        if self._given_up is not None or self._target + 1 >= len(self._invitation.targets):
+        if self._given_up is not None or not self._targets.advance():
             return False
-        self._target += 1
         self._again(now)
         return True
 
@@ -182,7 +190,8 @@ class OutgoingInvite(Invite):
         self.hang_up(now, cause=HangupCause.NO_ANSWER)
 
     def _send_cancel(self, now: float) -> None:
-        self.usage.core.send_cancel(self._transaction, FireAndForget(), now)
+        reason = Q850[self._given_up or HangupCause.CANCELLED]
+        self.usage.core.send_cancel(self._transaction, FireAndForget(), now, str(reason))
         # RFC 3261 9.1: without a final response 64*T1 after the CANCEL the transaction counts as cancelled.
         self.usage.arm("cancel", now + GIVE_UP_S, self._cancel_unanswered)
 
@@ -191,6 +200,7 @@ class OutgoingInvite(Invite):
 
     def _progressed(self, response: Response, now: float) -> None:
         first, self._rings = not self._rings, True
+        self._targets.rang = self._targets.rang or response.status > 100
         if self._given_up is not None:
             if first:
                 self._send_cancel(now)
@@ -205,18 +215,11 @@ class OutgoingInvite(Invite):
         self.usage.core.emit(InviteProgressed(self.usage.dialog_set, response.status, early_media))
 
     def _early_media(self, response: Response, now: float, *, reliable: bool) -> bool:
-        """Takes the SDP answer of a provisional response, if there is a valid one. In a reliable response it
-        is the final answer of that fork (RFC 3262 section 5): no other follows."""
+        """Whether a provisional response has a valid SDP answer, which is taken."""
         try:
-            body = session_description(response)
-            if not body:
+            if not session_description(response):
                 return False
-            self._forks.turn_to(response)
-            if reliable:
-                plan = self.usage.negotiation.settle(body)
-                self._forks.settled_with(response)
-            else:
-                plan = self.usage.negotiation.preview(body)
+            plan = self._forks.early_answer(response, reliable=reliable)
         except RemoteError as error:
             if reliable:
                 self._unusable(error, now)
@@ -232,12 +235,16 @@ class OutgoingInvite(Invite):
             if response.status == 422 and self.usage.session.too_brief(response):
                 self._again(now)
                 return
-            if response.status == 503 and self._next_target(now):
+            moved = 300 <= response.status < 400 and self._targets.redirect(response)
+            if (moved or response.status in ELSEWHERE) and self._next_target(now):
                 return
+        if self._targets.silent and response.status in ELSEWHERE:
+            self.usage.definite = False  # the server that was passed over has said nothing
         cause = self._given_up or cause_of(response.status)
         retry_after_s = delta_seconds(response.header("Retry-After"))
         by: Side = "local" if self._given_up is not None else "remote"
-        self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s)
+        reasons = reasons_of(response.headers)
+        self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s, reasons=reasons)
 
     def _answered(self, response: Response, now: float) -> None:
         fork = self._forks.answered(response, self._transaction, self)

@@ -11,7 +11,8 @@ from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import LocalError, MalformedMessage, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
-from sip.message.message import response_to
+from sip.message.message import Request, response_to
+from sip.reason import Q850, reasons_of
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.transaction import ServerTransaction
@@ -36,7 +37,7 @@ class IncomingInvite(Invite):
         self.usage.dialog = dialog = Dialog.as_called(
             request,
             local_tag=dialog_set.local_tag,
-            contact=core.contact(transaction.source, request.uri.user),
+            contact=core.contact(transaction.source, request.uri.number, secure=_asks_for_sips(request)),
             source=transaction.source,
             egress=self.usage.egress,
         )
@@ -115,8 +116,9 @@ class IncomingInvite(Invite):
         """Sends the final response `code` (300 to 699) and ends the call. Raises `LocalError` after the
         answer."""
         self._require(InviteState.INVITED)
-        self._respond(code, now)
-        self.usage.finish(cause or cause_of(code), code, "local", now)
+        ended = cause or cause_of(code)
+        self._respond(code, now, headers=(("Reason", str(Q850[ended])),))
+        self.usage.finish(ended, code, "local", now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
         """Refuses before the answer with 480, or with 503 when this server stops; later hangs up."""
@@ -128,17 +130,18 @@ class IncomingInvite(Invite):
 
     # Requests of the far end ------------------------------------------------------------------------------
 
-    def cancelled(self, now: float) -> None:
+    def cancelled(self, now: float, request: Request) -> None:
         """Answers the INVITE with 487 after a CANCEL, unless the call was answered already (RFC 3261 9.2)."""
         if self.usage.state is InviteState.INVITED:
             self._respond(487, now)
-            self.usage.finish(HangupCause.CANCELLED, 487, "remote", now)
+            reasons = reasons_of(request.headers)
+            self.usage.finish(HangupCause.CANCELLED, 487, "remote", now, reasons=reasons)
 
     def bye_received(self, transaction: ServerTransaction, now: float) -> None:
         """Answers a BYE, possibly before the call was answered (RFC 3261 15.1.2)."""
         if self.usage.state is InviteState.INVITED:
             self.usage.core.reply(transaction, 200, now)
-            self.cancelled(now)
+            self.cancelled(now, transaction.request)
         else:
             super().bye_received(transaction, now)
 
@@ -225,6 +228,12 @@ class IncomingInvite(Invite):
         self.usage.core.reply(
             self.transaction, status, now, headers=headers, to_tag=self.usage.dialog.local.tag
         )
+
+
+def _asks_for_sips(request: Request) -> bool:
+    """Whether the Contact of the response must be a sips URI (RFC 3261 12.1.1)."""
+    places = request.record_routes[:1] or request.contacts[:1]
+    return "sips" in (request.uri.scheme, *(each.uri.scheme for each in places))
 
 
 def _cause_of_offer(error: RemoteError) -> HangupCause:

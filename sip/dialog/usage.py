@@ -23,6 +23,7 @@ from sip.errors import LocalError, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
 from sip.message.headers import Headers
 from sip.message.message import Request, response_to
+from sip.reason import Q850, Reason
 from sip.sdp.negotiation import Capabilities
 from sip.sdp.offer_answer import OfferAnswer
 from sip.states import HangupCause, cause_of_answer
@@ -47,6 +48,8 @@ class InviteSettings:
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60
+    failover_s: float = 4.0
+    follow_redirects: int = 0
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""
@@ -275,6 +278,7 @@ class InviteUsage:
             assert self.dialog is not None
             bye = self.dialog.request("BYE")
             self.introduce(bye.headers)
+            bye.headers.add("Reason", str(Q850[cause]))
             self.send_and_forget(self.dialog, bye, now)
             self.finish(cause, 200, "local", now)
         elif self.state is InviteState.ACCEPTED and self._goodbye is None:
@@ -286,9 +290,17 @@ class InviteUsage:
         self.hang_up(now, cause=cause_of_answer(error))
 
     def finish(
-        self, cause: HangupCause, status: int, by: Side, now: float, *, retry_after_s: int | None = None
+        self,
+        cause: HangupCause,
+        status: int,
+        by: Side,
+        now: float,
+        *,
+        retry_after_s: int | None = None,
+        reasons: tuple[Reason, ...] = (),
     ) -> None:
-        """Ends the call without sending anything; only transactions that run out remain."""
+        """Ends the call without sending anything; only transactions that run out remain. `reasons`: those of
+        the far end."""
         if self.ended:
             return
         self.state = InviteState.ENDED
@@ -301,4 +313,5 @@ class InviteUsage:
         role, self.role = self.role, None
         if role is not None:
             role.closing(now)
-        self.core.emit(InviteEnded(self.dialog_set, cause, status, by, retry_after_s, self.definite))
+        definite = self.definite
+        self.core.emit(InviteEnded(self.dialog_set, cause, status, by, retry_after_s, definite, reasons))

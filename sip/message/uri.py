@@ -15,6 +15,9 @@ _ILLEGAL = re.compile(r"[\x00-\x20\x7f<>\"]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_.])?")
 
+_WITH_SEPARATORS = re.compile(r"\+?[0-9*#A-Da-d().\-]+")
+_VISUAL = str.maketrans("", "", "().-")
+
 # urllib never escapes unreserved characters except these; each part of a URI also allows some reserved ones.
 _MARK = "!~*'()"
 _USER_SAFE = _MARK + "&=+$,;?/#"
@@ -55,6 +58,23 @@ class Uri:
         if scheme in ("sip", "sips"):
             return _parse_sip(scheme, rest)
         return cls(scheme, opaque=rest)
+
+    @property
+    def number(self) -> str:
+        """The user without the parameters of a telephone number (`;npdi;rn=`, `;phone-context=`), which
+        belong to the routing and do not name anybody else (RFC 3261 19.1.6, RFC 4694)."""
+        number = self.user.partition(";")[0]
+        phone = self.scheme == "tel" or self.params.get("user") == "phone"
+        return number.translate(_VISUAL) if phone and _WITH_SEPARATORS.fullmatch(number) else number
+
+    @property
+    def number_params(self) -> Mapping[str, str | None]:
+        """Parameters of the telephone number, with lower-case names: those behind the user of a SIP URI, or
+        of the tel URI. Broken ones are left out."""
+        behind = self.user.partition(";")[2].split(";")
+        pairs = (part.partition("=") for part in behind if part)
+        params = {name.lower(): value if equals else None for name, equals, value in pairs}
+        return {**params, **self.params} if self.scheme == "tel" else params
 
     @property
     def transport(self) -> str | None:

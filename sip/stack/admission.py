@@ -26,10 +26,12 @@ _WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO")
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A request that came over a trunk, and the trunk's settings for calls."""
+    """A request that came over a trunk, and the trunk's settings for calls. `called`: the number that an
+    INVITE is for, "" for that of its Request-URI."""
 
     trunk_id: str
     settings: InviteSettings
+    called: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ from sip.stack.admission import AdmissionControl
 from sip.stack.events import StackEvent
 from sip.stack.inflow import Inflow
 from sip.stack.local_address import LocalAddresses
+from sip.stack.router import Router
 from sip.stack.stack import Stack
 from sip.stack.transport import Message, Transport
 from sip.transaction.hop import Hop, Transmission
+from sip.transaction.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,8 @@ class EndpointSettings:
     `rtp_ports`: first and last. `public_address`: written to peers instead of the local address (static NAT).
     `tls` needs `tls_server`, the context with the certificate; trunks over TLS are verified with
     `tls_client`, by default against the system's authorities. Connections of peers get no descriptor from
-    `descriptor_ceiling` on."""
+    `descriptor_ceiling` on. `trace`: the messages of each call are kept (`sip.transaction.traces`). `dns`:
+    "host:port" of the name server to ask instead of the system's."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -43,6 +46,8 @@ class EndpointSettings:
     descriptor_ceiling: int | None = None
     tls_server: ssl.SSLContext | None = None
     tls_client: ssl.SSLContext | None = None
+    trace: bool = True
+    dns: str | None = None
 
 
 class Driver:
@@ -58,7 +63,10 @@ class Driver:
             message=self._message,
             failed=self._transmission_failed,
             refused=self._transmission_refused,
+            bounced=self._datagram_bounced,
+            stale=self._stale,
             ceiling=settings.descriptor_ceiling,
+            dns_server=settings.dns,
         )
         self.local = LocalAddresses(
             self.transport.addresses,
@@ -79,6 +87,8 @@ class Driver:
             undecided=gate.undecided,
             of_a_trunk=gate.of_a_trunk,
         )
+        self.router = Router(self.transport.dns, self.transport.names)
+        self.traces = Traces(self._ends_of, keeps=settings.trace)
         self._settings = settings
         self._take = take
         self._timer: asyncio.TimerHandle | None = None
@@ -125,6 +135,7 @@ class Driver:
             while busy:
                 transmissions, events = self.stack.transmissions(), self.stack.events()
                 for transmission in transmissions:
+                    self.traces.sent(transmission.data, transmission.hop, self.loop.time())
                     self.transport.send(transmission)
                 for event in events:
                     self._tell(event)
@@ -155,6 +166,7 @@ class Driver:
             self.flush()  # sends what remains, whatever was raised
 
     def _datagram(self, data: bytes, source: Hop) -> None:
+        self.traces.received(data, source, self.loop.time())
         try:
             self.inflow.datagram(data, source, self.loop.time())
         finally:
@@ -162,6 +174,8 @@ class Driver:
             self._keep_turning()
 
     def _message(self, message: Message, source: Hop) -> None:
+        if not isinstance(message, MalformedMessage):
+            self.traces.message_received(message, source, self.loop.time())
         try:
             self.inflow.message(message, source, self.loop.time())
         finally:
@@ -183,6 +197,17 @@ class Driver:
 
     def _transmission_failed(self, transmission: Transmission) -> None:
         self.stack.transmission_failed(transmission, self.loop.time())
+        self.flush()
+
+    def _ends_of(self, hop: Hop) -> tuple[tuple[str, int], tuple[str, int]]:
+        known = self.transport.names.known(hop.host) or hop.host
+        return self.local.signalling(hop), (known, hop.port)
+
+    def _stale(self, transmission: Transmission) -> bool:
+        return self.stack.clients.stale(transmission)
+
+    def _datagram_bounced(self, quoted: bytes) -> None:
+        self.stack.clients.bounced(quoted, self.loop.time())
         self.flush()
 
     def _transmission_refused(self, transmission: Transmission, address: str) -> None:

@@ -12,11 +12,12 @@ from sip.transaction.hop import Hop
 
 @dataclass(frozen=True, slots=True)
 class InviteReceived:
-    """A new call was admitted and waits for a decision."""
+    """A new call to the number `called` was admitted and waits for a decision."""
 
     invite: IncomingInvite
     trunk_id: str
     source: Hop
+    called: str
 
     @property
     def dialog_set(self) -> DialogSetId:

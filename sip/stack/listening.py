@@ -133,14 +133,15 @@ class StreamListener:
             logger.warning("connections taken again", extra={"listener": self._name})
 
 
-async def bind_streams(host: str, port: int) -> list[socket.socket]:
-    """Returns sockets that listen on every address of `host`. Raises OSError."""
+async def bind_streams(host: str, port: int, *, mapped: bool = False) -> list[socket.socket]:
+    """Returns sockets that listen on every address of `host`; with `mapped` that of "::" for IPv4 too. Raises
+    OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            bound.append(_bind(family, address))
+            bound.append(_bind(family, address, v6_only=not mapped or len(found) > 1))
     except OSError:
         for each in bound:
             each.close()
@@ -148,13 +149,13 @@ async def bind_streams(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def _bind(family: int, address: Any) -> socket.socket:
+def _bind(family: int, address: Any, *, v6_only: bool) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setblocking(False)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(v6_only))
         bound.bind(address)
         bound.listen(BACKLOG)
     except OSError:

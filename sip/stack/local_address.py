@@ -41,6 +41,14 @@ class LocalAddresses:
             return bound[0]
         return self._route(self._known_address(hop.host) or "192.0.2.1", bound[0])
 
+    def media(self, hop: Hop) -> str:
+        """Returns the address to bind media to: that of SIP or, where SIP is bound to every address, every
+        one of the family in which the other end of `hop` reaches this endpoint."""
+        bound = self._bound.get("udp") or self._bound.get("tcp") or ("0.0.0.0", 0)
+        if not ip_address(bound[0]).is_unspecified:
+            return bound[0]
+        return "::" if ":" in self.host(hop) else "0.0.0.0"
+
     def _route(self, address: str, fallback: str) -> str:
         known = self._routes.get(address)
         if known is not None:

@@ -1,15 +1,15 @@
-"""Resolves host names off the event loop, and keeps the addresses for a minute."""
+"""The addresses of host names, kept for as long as their records hold."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sip.egress import canonical, is_address
+from sip.stack.dns import Dns
 
-LIFETIME_S = 60.0
 UNKNOWN_LIFETIME_S = 5.0
 LOOK_UP_S = 5.0
 MAX_NAMES = 1024  # names come from peers' contacts, so their number is bounded
@@ -25,15 +25,32 @@ class _Entry:
 class Names:
     """The addresses of peers' names. `family` returns that of the sending socket, None for any."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, family: Callable[[], int | None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, family: Callable[[], int | None], dns: Dns | None = None
+    ) -> None:
         self._loop = loop
+        self._dns = dns or Dns(loop)
         self._family = family
         self._known: dict[str, _Entry] = {}
+        self._led: dict[str, tuple[str, ...]] = {}
         self._look_ups: dict[str, asyncio.Task[None]] = {}
 
     async def resolve(self, host: str) -> str:
         """Returns the address to send to. Raises OSError (socket.gaierror)."""
         return self.known(host) or (await self._look_up(host))[0]
+
+    async def all_of(self, host: str) -> tuple[str, ...]:
+        """Returns every address of `host`, the preferred family first. Raises OSError (socket.gaierror)."""
+        entry = self._known.get(host)
+        return (
+            entry.addresses if entry and self._fresh(entry) and entry.addresses else await self._look_up(host)
+        )
+
+    def lead(self, host: str, addresses: Iterable[str]) -> None:
+        """Notes where SRV records of `host` lead: requests within calls come from there and go there."""
+        if len(self._led) >= MAX_NAMES:
+            self._led.clear()
+        self._led[host] = tuple(canonical(each) for each in addresses)
 
     def known(self, host: str) -> str | None:
         """Returns the address to send to where no look-up is needed, else None."""
@@ -52,7 +69,8 @@ class Names:
             if len(self._look_ups) >= MAX_LOOK_UPS:
                 return ()
             self._look_ups[host] = self._loop.create_task(self._refresh(host))
-        return None if entry is None else tuple(canonical(each) for each in entry.addresses)
+        led = self._led.get(host, ())
+        return (led or None) if entry is None else (*(canonical(each) for each in entry.addresses), *led)
 
     async def close(self) -> None:
         """Cancels the look-ups under way."""
@@ -75,11 +93,11 @@ class Names:
             self._look_ups.pop(host, None)
 
     async def _look_up(self, host: str) -> tuple[str, ...]:
-        found = await self._loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+        found, holds_s = await self._dns.addresses(host)
         family = self._family()
-        found.sort(key=lambda each: each[0] != family)  # stable: the resolver's order among equals
-        addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
-        self._remember(host, addresses, LIFETIME_S)
+        six = family == socket.AF_INET6 if family is not None else None
+        addresses = tuple(sorted(found, key=lambda each: (":" in each) != six))  # stable
+        self._remember(host, addresses, holds_s)
         return addresses
 
     def _remember(self, host: str, addresses: tuple[str, ...], lifetime_s: float) -> None:

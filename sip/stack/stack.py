@@ -33,6 +33,7 @@ from sip.stack.admission import (
     unknown_method,
     unsupported,
 )
+from sip.stack.client_transactions import ClientTransactions
 from sip.stack.counts import StackCounts
 from sip.stack.dialogs import NO_DIALOG, Dialogs, carried, listed
 from sip.stack.events import InviteReceived, StackEvent
@@ -74,7 +75,7 @@ class Stack:
         self._local_address = local_address
         self._streams = streams
         self._secret = secrets.token_bytes(16)
-        self._clients: dict[str, ClientTransaction] = {}
+        self.clients = ClientTransactions()
         self._servers: dict[str, ServerTransaction] = {}
         self.serves: Callable[[str], bool] = self._servers.__contains__  # by `server_key`
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
@@ -102,12 +103,12 @@ class Stack:
     @property
     def transactions(self) -> int:
         """The number of transactions that have not terminated."""
-        return len(self._clients) + len(self._servers)
+        return len(self.clients) + len(self._servers)
 
     @property
     def unanswered(self) -> int:
         """Requests sent that have no final response yet."""
-        return sum(client.waiting for client in self._clients.values())
+        return self.clients.unanswered
 
     @property
     def dialogs(self) -> int:
@@ -150,9 +151,7 @@ class Stack:
 
     def transmission_failed(self, transmission: Transmission, now: float) -> None:
         """Reports to the transaction that a transmission could not be sent, because its connection failed."""
-        client = self._clients.get(transmission.key)
-        if client is not None:
-            client.transport_failed(now)
+        self.clients.failed(transmission.key, now)
 
     def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
         """Reports that a transmission was not sent, because its hop's `address` is closed to the trunk."""
@@ -166,11 +165,11 @@ class Stack:
         """Returns a new token of 64 random bits, 16 hexadecimal digits, for tags, branches and Call-IDs."""
         return f"{self.random.getrandbits(64):016x}"
 
-    def contact(self, hop: Hop, user: str = "") -> str:
-        """Returns the Contact value under which the other end of `hop` reaches this endpoint."""
-        host, port = self._local_address(hop)
-        params = {} if hop.transport == "udp" else {"transport": hop.transport}
-        return f"<{Uri('sip', user, host, port=port, params=params)}>"
+    def contact(self, hop: Hop, user: str = "", *, secure: bool = False) -> str:
+        """Returns the Contact under which the other end of `hop` reaches this endpoint, as in `Core`."""
+        host, port = self._local_address(replace(hop, transport="tls") if secure else hop)
+        params = {} if secure or hop.transport == "udp" else {"transport": hop.transport}
+        return f"<{Uri('sips' if secure else 'sip', user, host, port=port, params=params)}>"
 
     def send_request(
         self, request: Request, hop: Hop, user: TransactionUser, now: float
@@ -184,9 +183,9 @@ class Stack:
             request.headers.prepend("Via", self._via(hop))
         return self._start(request, hop, user, now)
 
-    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float) -> None:
+    def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
         """Sends the CANCEL of `invite` in a new transaction (RFC 3261 9.1)."""
-        self._start(cancel_of(invite.request), invite.hop, user, now)
+        self._start(cancel_of(invite.request, reason), invite.hop, user, now)
 
     def send_ack(self, ack: Request, hop: Hop) -> None:
         """Sends the ACK of a 2xx. The first transmission puts a Via on top, which repetitions keep."""
@@ -230,7 +229,7 @@ class Stack:
         """Drops a transaction that has terminated."""
         key = transaction.key
         if isinstance(transaction, ClientTransaction):
-            self._clients.pop(key, None)
+            self.clients.forget(key)
         elif isinstance(transaction, ServerTransaction):
             self._servers.pop(key, None)
             self._invited.pop(key, None)
@@ -247,7 +246,7 @@ class Stack:
 
     def _start(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> ClientTransaction:
         client = ClientTransaction(self, request, hop=hop, user=user)
-        self._clients[client.key] = client
+        self.clients.add(client)
         client.start(now)
         return client
 
@@ -267,12 +266,8 @@ class Stack:
         self.transmit(response.to_bytes(), response_hop(request.via, source), "")
 
     def _response(self, response: Response, source: Hop, now: float) -> None:
-        client = self._clients.get(f"{response.via.branch} {response.cseq.method}")
-        if client is None or len(response.vias) != 1:
+        if len(response.vias) != 1 or not self.clients.receive(response, source, now):
             self.counts.strays += 1
-            return
-        client.source = source
-        client.receive(response, now)
 
     def _request(self, request: Request, source: Hop, now: float) -> None:
         via = _stamp(request, source)
@@ -323,7 +318,7 @@ class Stack:
         tag = invite.usage.dialog_set.local_tag if invite is not None else None
         self.reply(self._serve(request, source), 200, now, to_tag=tag)
         if invite is not None:
-            invite.cancelled(now)
+            invite.cancelled(now, request)
         return None
 
     def _in_dialog(self, request: Request, source: Hop, now: float) -> Refused | None:
@@ -350,7 +345,7 @@ class Stack:
         self.reply(server, 100, now)
         invite = IncomingInvite(self, admitted.settings, server)
         self._invited[server.key] = invite
-        self.emit(InviteReceived(invite, admitted.trunk_id, source))
+        self.emit(InviteReceived(invite, admitted.trunk_id, source, admitted.called or request.uri.number))
         return None
 
 

@@ -15,10 +15,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+from sip.client_tls import ClientTls
+from sip.egress import canonical
 from sip.errors import MalformedMessage
 from sip.message.framing import PONG, KeepAlive, StreamParser
 from sip.message.message import Request, Response
 from sip.stack.datagrams import DatagramSocket
+from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
 from sip.transaction.hop import Hop, Transmission
@@ -35,6 +38,14 @@ IDLE_S = 3600.0
 SWEEP_S = 5.0
 
 Message = Request | Response | MalformedMessage
+Place = tuple[str, str, int, str, ClientTls | None]
+
+
+def place_of(hop: Hop) -> Place:
+    """What a connection is kept under: over TLS also whose certificate it has shown, to whom."""
+    if hop.transport != "tls":
+        return hop.transport, hop.host, hop.port, "", None
+    return hop.transport, hop.host, hop.port, hop.name, hop.egress.tls if hop.egress is not None else None
 
 
 class _Connection(asyncio.Protocol):
@@ -42,8 +53,11 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
         self.number = number
-        self.heard_at = 0.0
+        self.heard_at = self.opened_at = 0.0
         self.spoke_sip = dialled
+        self.unread: list[Transmission] = []
+        """Sent before anything was heard: over TLS the peer may refuse our certificate only afterwards, and
+        has read nothing then."""
         self._owner = owner
         self._name = transport_name
         self._parser = StreamParser()
@@ -53,13 +67,14 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
-        self.source = Hop(self._name, host, port, self.number)
-        self.heard_at = self._owner.loop.time()
+        self.source = Hop(self._name, canonical(host), port, self.number)
+        self.heard_at = self.opened_at = self._owner.loop.time()
         if not self._owner.connection_opened(self):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self._owner.loop.time()
+        self.heard_at = self.opened_at = self._owner.loop.time()
+        self.unread.clear()
         for found in self._parser.receive(data):
             if isinstance(found, KeepAlive):
                 self.write(PONG)
@@ -72,6 +87,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._owner.connection_closed(self)
+        if isinstance(exc, ssl.SSLError):
+            self._owner.turned_away(self)
 
     def write(self, data: bytes) -> bool:
         """Writes `data`. False: the connection is closed, or its peer does not read."""
@@ -138,10 +155,15 @@ class Transport:
         message: Callable[[Message, Hop], None],
         failed: Callable[[Transmission], None],
         refused: Callable[[Transmission, str], None],
+        bounced: Callable[[bytes], None] = lambda quoted: None,
+        stale: Callable[[Transmission], bool] = lambda transmission: False,
         ceiling: int | None = None,
+        dns_server: str | None = None,
     ) -> None:
         """`datagram` and `message` receive the messages of UDP and of streams, `failed` every transmission
-        with a transaction that could not be sent, `refused` those whose address is closed to the trunk.
+        with a transaction that could not be sent, `refused` those whose address is closed to the trunk,
+        `bounced` the beginning of each datagram that came back by ICMP. What has waited for a connection is
+        not sent if it is `stale` by then.
         Connections of peers get no descriptor from `ceiling` on."""
         self.loop = asyncio.get_running_loop()
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -149,6 +171,8 @@ class Transport:
         self.message_received = message
         self._failed = failed
         self._refused = refused
+        self._bounced = bounced
+        self._stale = stale
         self._client_tls: ssl.SSLContext | None = None
         self._udp: DatagramSocket | None = None
         self.unread_s = 0.0
@@ -157,17 +181,18 @@ class Transport:
         self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
         self._connections: dict[int, _Connection] = {}
-        self._dialled: dict[tuple[str, str, int], _Connection] = {}
-        self._waiting: dict[tuple[str, str, int], list[Transmission]] = {}
+        self._dialled: dict[Place, _Connection] = {}
+        self._waiting: dict[Place, list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.names = Names(self.loop, self._family)
+        self.dns = Dns(self.loop, server=dns_server)
+        self.names = Names(self.loop, self._family, self.dns)
         self._sweep: asyncio.TimerHandle | None = None
 
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def listen_udp(self, host: str, port: int) -> None:
         """Binds the UDP socket to `host` and `port` (0: any free one). Raises OSError."""
-        self._udp = await DatagramSocket.bind(host, port, self._received)
+        self._udp = await DatagramSocket.bind(host, port, self._received, bounced=self._bounced)
         self.addresses["udp"] = self._udp.address
 
     def _received(self, data: bytes, sender: tuple[str, int], waited_s: float) -> None:
@@ -176,7 +201,7 @@ class Transport:
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds the stream transport "tcp", or "tls" with its context. Raises OSError."""
-        for bound in await bind_streams(host, port):
+        for bound in await bind_streams(host, port, mapped=True):
             door = _StreamDoor(self, name, tls)
             listener = StreamListener(name, bound, door, ceiling=self._ceiling)
             self._listeners.append(listener)
@@ -214,11 +239,15 @@ class Transport:
             return
         connection = self._connections.get(hop.connection)
         if connection is None:
-            connection = self._dialled.get((hop.transport, hop.host, hop.port))
+            connection = self._dialled.get(place_of(hop))
         if connection is None:
             self._enqueue(transmission)
-        elif self._allowed(transmission, connection.source.host) and not connection.write(transmission.data):
+        elif not self._allowed(transmission, connection.source.host):
+            return
+        elif not connection.write(transmission.data):
             self._fail(transmission)
+        elif connection.heard_at == connection.opened_at and len(connection.unread) < MAX_WAITING:
+            connection.unread.append(transmission)
 
     def _family(self) -> int | None:
         return self._udp.family if self._udp is not None else None
@@ -226,7 +255,7 @@ class Transport:
     def _allowed(self, transmission: Transmission, address: str) -> bool:
         """Whether `address` may be sent to; if not, `refused` is called."""
         hop = transmission.hop
-        if hop.egress is None or hop.egress.allows(address, host=hop.host):
+        if hop.egress is None or hop.egress.allows(address, host=hop.domain):
             return True
         # Called later, because the stack is in a call of its own and must not be entered again.
         self.loop.call_soon(self._refused, transmission, address)
@@ -249,7 +278,7 @@ class Transport:
 
     def _enqueue(self, transmission: Transmission) -> None:
         hop = transmission.hop
-        place = (hop.transport, hop.host, hop.port)
+        place = place_of(hop)
         waiting = self._waiting.get(place)
         if waiting is not None:
             if len(waiting) < MAX_WAITING:
@@ -265,7 +294,7 @@ class Transport:
 
     async def _reach(self, hop: Hop) -> None:
         """Resolves a name or opens a connection, then sends the messages queued for it."""
-        place = (hop.transport, hop.host, hop.port)
+        place = place_of(hop)
         reached = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -280,13 +309,16 @@ class Transport:
         finally:
             waiting = self._waiting.pop(place, [])
         for transmission in waiting:
+            if self._stale(transmission):
+                continue
             if reached:
                 self.send(replace(transmission, hop=replace(transmission.hop, connection=0)))
             else:
                 self._fail(transmission)
 
     async def _connect(self, hop: Hop, address: str) -> None:
-        context = self._client_tls if hop.transport == "tls" else None
+        own = hop.egress.tls if hop.egress is not None else None
+        context = (own.context if own else self._client_tls) if hop.transport == "tls" else None
         if hop.transport == "tls" and context is None:
             raise OSError("no TLS context")
         number = next(self._numbers)
@@ -295,13 +327,13 @@ class Transport:
             address,
             hop.port,
             ssl=context,
-            server_hostname=hop.host if context is not None else None,
+            server_hostname=((own and own.server_name) or hop.domain) if context is not None else None,
         )
         if connection.number not in self._connections:
             raise OSError("the connection was closed at once")
         # Also under its address: contacts name that, and the certificate is for the name (RFC 5923).
-        self._dialled[hop.transport, hop.host, hop.port] = connection
-        self._dialled[hop.transport, address, hop.port] = connection
+        self._dialled[place_of(hop)] = connection
+        self._dialled[place_of(replace(hop, host=address, name=""))] = connection
 
     def _fail(self, transmission: Transmission) -> None:
         if transmission.key:
@@ -341,6 +373,11 @@ class Transport:
         self._connections.pop(connection.number, None)
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]
+
+    def turned_away(self, connection: _Connection) -> None:
+        """Reports the messages of a connection whose TLS the peer has refused: none was read."""
+        for transmission in connection.unread:
+            self._fail(transmission)
 
     def _sweep_idle(self) -> None:
         now = self.loop.time()

@@ -17,7 +17,8 @@ class Hop:
 
     `connection` is the number of the stream connection that a message arrived on (0: none, or any to that
     address). `elastic`: no transport was asked for, so a request too large for a datagram may use another.
-    `egress` checks the address to which `host` resolves; None for the source of a request."""
+    `egress` checks the address to which `host` resolves; None for the source of a request. `name`: the domain
+    of which `host` is an address, and for which a certificate must be."""
 
     transport: str
     host: str
@@ -25,6 +26,12 @@ class Hop:
     connection: int = 0
     elastic: bool = False
     egress: Egress | None = field(default=None, compare=False, repr=False)
+    name: str = field(default="", compare=False)
+
+    @property
+    def domain(self) -> str:
+        """What the trunk or the far end named: `name`, or `host` where nothing was looked up."""
+        return self.name or self.host
 
     @property
     def reliable(self) -> bool:

@@ -160,6 +160,7 @@ class Transaction:
         self._table = table
         self._alarms: dict[Timer, Alarm] = {}
         self._last = b""  # the message that TRANSMIT sends
+        self._sent = 0  # how often
 
     @property
     def terminated(self) -> bool:
@@ -175,6 +176,7 @@ class Transaction:
         if Act.TRANSMIT in cell.acts:
             # Without the key: a failed repetition counts as lost. The first transmission may have arrived, so
             # nobody is called at another address for it.
+            self._sent += 1
             self._wire.transmit(self._last, self.hop, "")
         return cell.acts
 
@@ -241,6 +243,9 @@ class ClientTransaction(Transaction):
     def __init__(self, wire: Wire, request: Request, *, hop: Hop, user: TransactionUser) -> None:
         self.request = request
         self.source: Hop | None = None  # the source of its last response
+        self.started_at = 0.0
+        self.passed_over = False  # its request went elsewhere; of this one nothing more is sent
+        self._bounced = 0
         self._user: TransactionUser = user
         invite = request.method == "INVITE"
         first = TransactionState.CALLING if invite else TransactionState.TRYING
@@ -259,7 +264,9 @@ class ClientTransaction(Transaction):
 
     def start(self, now: float) -> None:
         """Sends the request for the first time."""
+        self.started_at = now
         self._enter(self.state, now)
+        self._sent += 1
         self._wire.transmit(self._last, self.hop, self.key)
 
     def receive(self, response: Response, now: float) -> None:
@@ -271,6 +278,21 @@ class ClientTransaction(Transaction):
         if not self.terminated:
             self._enter(TransactionState.TERMINATED, now)
             self._perform((), None, now)
+
+    def stand_down(self, user: TransactionUser) -> None:
+        """Repeats the request no more and hands late responses to `user`, because it was sent elsewhere."""
+        self.passed_over = True
+        self._user = user
+        repetition = self._alarms.pop(Timer.A, None)
+        if repetition is not None:
+            repetition.cancel()
+
+    def bounced(self, now: float) -> None:
+        """Takes one ICMP error that quotes the request (RFC 3261 18.4). The transport has failed once every
+        transmission came back: one that did not may have arrived."""
+        self._bounced += 1
+        if self._bounced >= self._sent:
+            self.transport_failed(now)
 
     def transport_failed(self, now: float) -> None:
         """Reports to the user that the request could not be sent."""
@@ -339,9 +361,11 @@ def ack_of_failure(invite: Request, response: Response) -> Request:
     return _sibling(invite, "ACK", to=response.headers.get("To") or "")
 
 
-def cancel_of(invite: Request) -> Request:
-    """Makes the CANCEL of an INVITE (RFC 3261 9.1)."""
-    return _sibling(invite, "CANCEL", to=invite.headers.get("To") or "")
+def cancel_of(invite: Request, reason: str) -> Request:
+    """Makes the CANCEL of an INVITE (RFC 3261 9.1) with its Reason (RFC 3326)."""
+    cancel = _sibling(invite, "CANCEL", to=invite.headers.get("To") or "")
+    cancel.headers.add("Reason", reason)
+    return cancel
 
 
 def _sibling(invite: Request, method: str, *, to: str) -> Request:

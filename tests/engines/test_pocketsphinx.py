@@ -8,16 +8,19 @@ import signal
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.embedded_stt.corpus import dates, digit_strings, prompts
+from bench.embedded_stt.corpus import PROMPTS, dates, digit_strings, on_the_line, prompts
+from bench.embedded_stt.people import spoken as word_of
 from bench.embedded_stt.questions import questions
 from bench.micro_whisper.corpus import PHRASES
-from bench.people.corpus import PLAYER, said
+from bench.people.corpus import PLAYER, WORDS, said
 from pipeline.audio import Pcm, silence
+from pipeline.audio.wav import read
 from pipeline.errors import EngineError, EngineMissing, SettingsRefused
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.pocketsphinx import PocketSphinx, SphinxListening, unheard
@@ -30,6 +33,9 @@ YES_NO = Expected((), ("yes_no",))
 DIGITS = Expected((), ("digits",))
 DATE = Expected((), ("date",))
 SENTENCE = "i want to cancel my appointment"
+
+sampled = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly("ci"))])
+"""By day every fourth utterance of a long list, by night each."""
 
 
 @pytest.fixture
@@ -90,37 +96,43 @@ async def test_a_confirmation_is_understood(engine: PocketSphinx, tmp_path: Path
         assert (await hear(engine, YES_NO, samples)).text == phrase
 
 
+@sampled
 @pytest.mark.timeout(300)
-async def test_recorded_answers_are_understood(engine: PocketSphinx) -> None:
+async def test_recorded_answers_are_understood(engine: PocketSphinx, step: int) -> None:
     (no,) = (spoken for spoken in prompts() if spoken.name == "vm-no.wav")
     assert (await hear(engine, YES_NO, no.samples)).text == "no"
     # Measured: 19 and 2 % of the words, refusals counted; the model as it comes has 51 and 12 %.
     for expected, answers, bound in ((DIGITS, digit_strings(), 0.2), (DATE, dates(), 0.06)):
         wrong = words = 0
-        for spoken in answers:
+        for spoken in list(answers)[::step]:
             if not spoken.tunes:
                 wrong += word_errors(spoken.text, (await hear(engine, expected, spoken.samples)).text)
                 words += len(spoken.text.split())
         assert wrong <= bound * words
 
 
+@sampled
 @pytest.mark.timeout(600)
-async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx) -> None:
+async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx, step: int) -> None:
     others = [each for each in prompts() if not each.tunes and each.text not in yes_no()]
     assert len(others) > 250
+    others = others[::step]
     taken = [each.name for each in others if taken_at_once(await hear(engine, YES_NO, each.samples))]
-    assert len(taken) <= 0.05 * len(others), taken
+    assert len(taken) <= 0.05 * len(others) + (step > 1), taken  # a small part strays further
 
 
+@sampled
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("asked", ["digits", "a list"])
 async def test_other_words_of_a_recorded_person_are_taken_for_nothing_unless_confirmed(
-    engine: PocketSphinx, asked: str
+    engine: PocketSphinx, asked: str, step: int
 ) -> None:
-    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. A quarter of them is asked here.
-    odd = [each for each in questions() if each.asked == asked and not each.spoken.tunes]
-    others = [each for each in odd if each.material == "recorded" and not each.right][::4]
+    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. By night a quarter is asked.
+    recorded = takewhile(lambda each: each.material == "recorded", questions())
+    odd = [each for each in recorded if each.asked == asked and not each.spoken.tunes]
+    others = [each for each in odd if not each.right][::4]
     assert len(others) > 60
+    others = others[::step]
     heard = [await hear(engine, each.expected, each.spoken.samples) for each in others]
     assert sum(map(taken_at_once, heard)) <= 0.08 * len(others)
     doubtful = [each for each in heard if each.doubtful]
@@ -134,7 +146,8 @@ def taken_at_once(heard: Hypothesis) -> bool:
 
 @pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
-    # Measured: 4 of 70 are refused, 8 confirmed; evidence fitted to one person refused 21.
+    # Measured: 19 of 70 are confirmed, where 3 % of other words are taken for one of ten phrases; 8 where 4 %
+    # are. Evidence fitted to one person refused 21.
     named = [spoken for spoken in said(LINE_HZ) if spoken.voice == PLAYER and not unheard([spoken.text])]
     words = sorted({spoken.text for spoken in named})
     assert len(words) > 60
@@ -148,7 +161,7 @@ async def test_words_of_another_recorded_person_are_understood(engine: PocketSph
         elif not heard.text:
             refused.append(spoken.text)
     assert len(refused) <= 0.08 * len(named), refused
-    assert len(confirmed) <= 0.16 * len(named), confirmed
+    assert len(confirmed) <= 0.3 * len(named), confirmed
 
 
 @pytest.mark.parametrize("expected", [YES_NO, DIGITS, ANY_PHRASE])
@@ -231,6 +244,29 @@ async def test_an_abandoned_utterance_frees_its_decoder(tmp_path: Path) -> None:
     assert live.partial() != ""
     live.close()
     await engine.close()
+
+
+async def test_an_answer_that_fits_badly_while_it_is_spoken_is_not_refused(engine: PocketSphinx) -> None:
+    bow = word_of(WORDS / "bow.ogg", PLAYER)
+    assert bow is not None
+    names = "pineapple ball oasis coat mushroom well hat astronaut oregano bow"
+    listening = listen(engine, Expected(tuple(names.split())))
+    push(listening, bow.samples)
+    heard = await listening.result()
+    listening.close()
+    assert (heard.text, heard.doubtful) == ("bow", True)
+
+
+# "g" is "double" by the grammar of digits, and "eighty" is "april" by that of dates.
+@pytest.mark.parametrize(("name", "expected"), [("phonetic/g_p", DIGITS), ("digits/80", DATE)])
+async def test_the_beginning_of_an_answer_is_no_answer(
+    engine: PocketSphinx, name: str, expected: Expected
+) -> None:
+    listening = listen(engine, expected)
+    push(listening, on_the_line(*read(PROMPTS / f"{name}.wav")))
+    heard = await listening.result()
+    listening.close()
+    assert heard.text == ""
 
 
 async def test_silence_and_noise_are_not_words(engine: PocketSphinx) -> None:

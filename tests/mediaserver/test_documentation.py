@@ -17,6 +17,7 @@ import pytest
 from mediaserver.demo.speech import embedded, what_is_missing
 from mediaserver.settings import AgentSettings
 from pipeline import registry
+from tests.support.command_line import mediaserver
 from tests.support.node.node import ServerProcess, Site, serving
 from tests.support.paths import ROOT
 from tests.support.ports import free_port
@@ -51,12 +52,7 @@ def test_the_first_script_can_be_pasted_into_the_demo_configuration(tmp_path: Pa
     script = (ROOT / "docs" / "agents.md").read_text().split("```toml\n")[1].split("```")[0]
     path = tmp_path / "pasted.toml"
     path.write_text((ROOT / "config" / "demo.toml").read_text() + script)
-    checked = subprocess.run(
-        [sys.executable, "-m", "mediaserver", "check", "--config", str(path)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    checked = mediaserver("check", "--config", path)
     assert (checked.returncode, checked.stdout) == (0, f"{path}: 1 companies, 1 trunks, 3 agents: ok\n")
 
 

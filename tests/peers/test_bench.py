@@ -17,6 +17,7 @@ import pytest
 from bench.call.bare import ENDPOINT_S
 from bench.call.processes import bare
 from pipeline.audio import Pcm
+from tests.support.command_line import mediaserver
 from tests.support.node.node import KEY, REAL_ENGINES, serving, write_site
 from tests.support.ports import free_port, free_rtp_ports
 from tests.support.sip.baresip import baresip
@@ -244,11 +245,10 @@ async def told(process: asyncio.subprocess.Process, words: str) -> None:
         (("--to", "sip:a@127.0.0.1", "--json", "/nowhere/a.json"), "no folder /nowhere"),
     ],
 )
-async def test_bad_input_is_told_in_a_line(arguments: tuple[str, ...], reason: str) -> None:
-    done = await ended(await started(*arguments))
-    assert done.status == 2
-    assert done.out == ""
-    (line,) = done.err.splitlines()
+def test_bad_input_is_told_in_a_line(arguments: tuple[str, ...], reason: str) -> None:
+    done = mediaserver("bench", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
     assert reason in line
 
 
@@ -334,11 +334,11 @@ async def test_ctrl_c_while_the_node_starts_leaves_nothing(
     ("agent", "reason"),
     [("Asks on", "--var NAME=VALUE for name"), ("nobody", "agent: no 'nobody'")],
 )
-async def test_an_agent_that_cannot_be_called(tmp_path: Path, agent: str, reason: str) -> None:
+def test_an_agent_that_cannot_be_called(tmp_path: Path, agent: str, reason: str) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES, more=ASKS)
-    done = await ended(await started("--agent", agent, "--config", site.path))
-    assert done.status == 2
-    assert reason in done.err.splitlines()[-1]
+    done = mediaserver("bench", "--agent", agent, "--config", site.path)
+    assert done.returncode == 2
+    assert reason in done.stderr.splitlines()[-1]
 
 
 async def test_the_server_measures_the_same_turns(tmp_path: Path, sentence: Path) -> None:

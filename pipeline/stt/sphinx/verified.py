@@ -20,7 +20,7 @@ import numpy as np
 from pipeline.speech import HeardWord, Hypothesis
 from pipeline.stt.sphinx.decoder import RATE_HZ, Dictionary, SphinxDecoder, means
 from pipeline.stt.sphinx.evidence import SpokenWord, confidence, evidence, is_hopeless, levels
-from pipeline.stt.sphinx.jsgf import Grammar
+from pipeline.stt.sphinx.jsgf import Grammar, is_whole
 from pipeline.stt.sphinx.model import Floats, PhoneModel
 from pipeline.stt.sphinx.phones import phone_evidence
 
@@ -67,14 +67,15 @@ class Verified:
         return Hypothesis(heard.text, sure, words)
 
     def weigh(self, samples: bytes, grammar: Grammar) -> tuple[Hypothesis, dict[str, float]]:
-        """What is understood and the evidence for it, empty where there is nothing or it is hopeless."""
+        """What is understood and the evidence for it, empty where there is no whole answer or it is
+        hopeless."""
         samples, before = surrounded(levelled(samples))
         try:
             heard, words, cepstra = self._searched(samples, grammar)
         except (RuntimeError, KeyError):
             self._decoder = self._make()  # the old one cannot begin another utterance without ending this one
             raise
-        if not heard.text or not words:
+        if not words or not is_whole(grammar, heard.text):
             return Hypothesis(""), {}
         found = evidence(words, levels(samples), grammar)
         if is_hopeless(found):

@@ -10,7 +10,7 @@ from typing import Final
 
 WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "prior": -13.192,
+        "prior": -13.850,
         "fit": 1.471,
         "beside": -0.371,
         "length": 1.618,
@@ -19,8 +19,8 @@ WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
         "phone_gap": 1.130,
         "loop": 0.106,
         "plain": 0.706,
-        "yes_no": 1.181,
-        "digits": -0.094,
-        "date": 1.205,
+        "yes_no": 1.850,
+        "digits": 0.564,
+        "date": 1.798,
     }
 )

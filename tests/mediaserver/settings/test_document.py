@@ -22,6 +22,7 @@ from mediaserver.settings import (
     split_ports,
 )
 from mediaserver.settings.document import REQUIRED
+from mediaserver.wiring import trunk_settings
 from tests.support.paths import ROOT
 
 REFERENCE = ROOT / "config" / "mediaserver.toml"
@@ -186,6 +187,7 @@ def edited(old: str, new: str) -> str:
         ("[sip]", "[sip]\nport = 5060", "sip.port: unknown key"),
         ("[sip]", "[telephony]\n[sip]", "telephony: unknown key"),
         ('engine = "native"', 'engine = "freeswitch"', "sip.engine: input should be 'native' or 'pjsua2'"),
+        ('engine = "native"', 'engine = "pjsua2"', "sip.engine: 'pjsua2' is not built yet"),
         ('udp = "127.0.0.1:5060"', 'udp = "localhost"', 'sip.udp: must be "address:port"'),
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
@@ -350,6 +352,30 @@ def test_two_agents_cannot_answer_one_number(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [
+        ([], ["mon 09:00-17:00"], False),
+        (["mon 09:00-17:00"], ["mon 17:00-24:00", "tue 00:00-24:00"], False),
+        (["mon-fri 09:00-17:00"], ["fri 16:00-18:00"], True),
+    ],
+)
+def test_agents_share_a_number_at_different_times(
+    tmp_path: Path, first: list[str], second: list[str], clash: bool
+) -> None:
+    agent = CONTRACT[CONTRACT.index("[[agent]]") :].replace("outbound", "inbound")
+    texts = [
+        agent.replace("phone_number =", f"answering_windows = {windows}\nphone_number =".replace("'", '"'))
+        for windows in (first, second)
+    ]
+    texts[1] = texts[1].replace(AGENT, AGENT.replace("2f1c", "3f1c"))
+    text = CONTRACT[: CONTRACT.index("[[agent]]")] + "".join(texts)
+    if clash:
+        assert [each.partition(":")[0] for each in problems(tmp_path, text)] == ["agent[1].phone_number"]
+    else:
+        assert len(load(written(tmp_path, text), environment=SECRETS).agents) == 2
+
+
 def test_a_company_that_may_dial_nothing_cannot_have_an_outbound_agent(tmp_path: Path) -> None:
     text = edited('dial_prefixes = ["966", "1415"]\n', "").replace('country = "SA"\n', "")
     (found,) = problems(tmp_path, text)
@@ -401,6 +427,7 @@ _COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
 FREE = frozenset(
     {
         "script",
+        "send_headers",
         "headers",
         "variables",
         "parameters",
@@ -488,3 +515,14 @@ def test_the_knobs_of_the_end_of_a_turn_are_checked(tmp_path: Path, knobs: str, 
     (line,) = problems(tmp_path, f"{CONTRACT}\n[agent.session]\n{knobs}\n")
     assert "agent[0].session" in line
     assert problem in line
+
+
+RECIPES = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "telephony.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(tomllib.loads(recipe)["trunk"][0]["id"]))
+def test_the_recipes_for_peers_are_valid(tmp_path: Path, recipe: str) -> None:
+    """Each as it stands, for a company that there is."""
+    company = '[server]\nadmin_key = "generated"\n[[company]]\nid = "acme"\ncountry = "US"\n'
+    (trunk,) = load(written(tmp_path, company + recipe), environment={}).trunks
+    assert trunk_settings(trunk).uri == trunk.uri

@@ -71,12 +71,12 @@ def test_the_directory_shows_both_and_the_files_counts(tmp_path: Path) -> None:
     assert set(directory.companies) == {"acme", "new"}
     assert directory.companies["acme"].name == ""
     assert {name for name in directory.trunks if name.startswith("t-")} == {"t-1"}
-    answering = directory.answering("t-1", "+966500000001")
+    answering = directory.numbers.agent("+966500000001", ["t-1"])
     assert answering is not None
     assert answering.id == ANSWERING
     directory.show([], 8)
     assert set(directory.companies) == {"acme"}
-    assert directory.answering("t-1", "+966500000001") is None
+    assert directory.numbers.agent("+966500000001", ["t-1"]) is None
 
 
 async def test_a_key_that_asks_too_much_is_told_when_to_come_back(tmp_path: Path) -> None:

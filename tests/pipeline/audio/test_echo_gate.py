@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.audio import frame_samples
+from pipeline.audio import frame_samples, kernels
 from pipeline.audio.echo_gate import TAIL_S, EchoGate
 from pipeline.audio.vad import EnergyVad, VadSettings
 from tests.support.sip.callers import at_level, over_ulaw, spoken
@@ -155,3 +155,22 @@ def test_the_lag_is_known_when_the_agent_speaks_again() -> None:
 def test_a_rate_that_no_leg_has() -> None:
     with pytest.raises(ValueError, match="rate_hz=11025"):
         EchoGate(11025)
+
+
+def test_no_delay_is_searched_while_the_caller_is_silent() -> None:
+    frames = over_ulaw(agent_words(8000))[: 160 * 300].reshape(-1, 160)
+    gate, silence = EchoGate(8000), np.zeros(160, np.int16)
+    for index, frame in enumerate(frames):
+        gate.played(frame, index * 0.02)
+        gate.is_echo(silence, index * 0.02)
+    assert gate.searches == 0
+    voice = over_ulaw(at_level(spoken(CALLER, "en-gb")[0], -22))[: 160 * 100].reshape(-1, 160)
+    for index, frame in enumerate(voice, start=len(frames)):
+        gate.played(frames[index % len(frames)], index * 0.02)
+        gate.is_echo(frame, index * 0.02)
+    spoken_over = gate.searches
+    assert spoken_over == pytest.approx(len(voice) / 2, abs=10)
+    for index, frame in enumerate(frames, start=len(frames) + len(voice)):
+        gate.played(frame, index * 0.02)
+        gate.is_echo(silence, index * 0.02)
+    assert gate.searches - spoken_over <= kernels.ECHO_HANG // 2 + 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.audio import Pcm, silence
+from pipeline.audio import Pcm, dtmf, silence
+from pipeline.audio.other_vads import voice_detector
 from pipeline.session.audio_input import AudioInput, Sound
+from tests.support.sip.callers import at_level, spoken
 from tests.support.speech.conversation import FakeStt
 
 RATE_HZ = 8000
@@ -70,3 +72,23 @@ def test_nobody_can_tell_the_callers_voice_in_a_noise_as_loud() -> None:
     audio_input.reject_as_noise(1.0)
     assert audio_input.callers_own(noisy=False).size
     assert not audio_input.callers_own(noisy=True).size
+
+
+@pytest.mark.parametrize("name", ["webrtcvad", "silero"])
+def test_a_voice_begins_and_ends_by_the_detector_that_was_named(name: str) -> None:
+    """A tone is louder than any noise floor, and no voice to Silero."""
+    said = spoken(("Good morning, I have a question about my bill.",), "en-us")[0]
+    beep = dtmf.tone("5", RATE_HZ, 400)
+    audio_input = AudioInput(
+        FakeStt(), rate_hz=RATE_HZ, language="en", sustained_ms=240, vad=voice_detector(name)
+    )
+    quiet = silence(RATE_HZ, 1000)
+    samples = np.concatenate((quiet, beep, quiet, at_level(said, -20).astype(np.int16), quiet))
+    sounds = []
+    for number, frame in enumerate(samples[: samples.size // FRAME * FRAME].reshape(-1, FRAME)):
+        sounds.append((audio_input.push(frame, number * FRAME, 5.0 + number * 0.02), number * 20))
+    begun = [at_ms for sound, at_ms in sounds if sound is Sound.STARTED]
+    ended = [at_ms for sound, at_ms in sounds if sound is Sound.STOPPED]
+    assert any(2400 < at_ms < 2900 for at_ms in begun)
+    assert len(begun) == len(ended)
+    assert any(at_ms < 2400 for at_ms in begun) is (name == "webrtcvad")

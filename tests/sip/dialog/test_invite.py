@@ -320,38 +320,6 @@ def test_a_2xx_without_a_usable_answer_is_acknowledged_and_hung_up(body: bytes) 
     assert len(sent(world, "BYE")) == 1
 
 
-def test_a_503_goes_to_the_next_address_and_an_unanswered_invite_does_not() -> None:
-    alice, bob, carol = Party(ALICE), Party(BOB), Party("192.0.2.3")
-    world = World(alice, bob, carol)
-    bob.on_invite = lambda invite, now: invite.reject(503, now)
-    invite = dial(world, alice, BOB, "192.0.2.3")
-    world.run(1)
-    assert invite.usage.confirmed
-    assert len(carol.requests("INVITE")) == 1
-    alice, carol = Party(ALICE), Party("192.0.2.3")
-    world = World(alice, carol)
-    dial(world, alice, "192.0.2.99", "192.0.2.3")
-    world.run(40)
-    assert carol.requests("INVITE") == []  # it may be ringing at the first
-    assert alice.end.cause is HangupCause.UNREACHABLE
-
-
-def test_a_repetition_that_cannot_be_sent_calls_nobody_else() -> None:
-    """The first INVITE may ring already: only one that never left is sent to the next address."""
-    alice = Party(ALICE)
-    invite = alice.call("192.0.2.99", "192.0.2.3")
-    invite.dial(0.0)
-    (first,) = alice.stack.transmissions()
-    alice.stack.handle_timer(0.6)
-    (again,) = alice.stack.transmissions()
-    alice.stack.transmission_failed(again, 0.6)
-    assert alice.stack.transmissions() == []
-    assert not invite.usage.ended
-    alice.stack.transmission_failed(first, 0.7)
-    (second,) = alice.stack.transmissions()
-    assert second.hop.host == "192.0.2.3"
-
-
 # The called -----------------------------------------------------------------------------------------------
 
 

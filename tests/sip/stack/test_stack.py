@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sip.dialog.uas import IncomingInvite
 from sip.message.message import Request, Response, parse, response_to
-from sip.message.uri import Uri
 from sip.stack.admission import Refused
 from sip.stack.events import InviteReceived
 from sip.stack.transport import Message
@@ -80,6 +81,38 @@ def test_what_is_no_call_is_answered_and_forgotten(data: bytes, status: int, hea
 def test_the_unsupported_option_is_named() -> None:
     (response,) = asked(request("INVITE", "Require: nothingSupportsThis, timer"))
     assert response.header("Unsupported") == "nothingsupportsthis"
+
+
+def test_whoever_calls_or_is_called_by_sips_gets_a_sips_contact() -> None:
+    ours, theirs = Party("192.0.2.1"), Party("192.0.2.2")
+    world = World(ours, theirs)
+    ours.call("sips:100@192.0.2.2").dial(world.now)
+    world.run(1.0)
+    (invite,) = theirs.requests("INVITE")
+    (answer,) = [
+        each
+        for each in ours.received
+        if isinstance(each, Response) and (each.status, each.cseq.method) == (200, "INVITE")
+    ]
+    for message in (invite, answer):
+        uri = message.contacts[0].uri
+        assert (uri.scheme, uri.params) == ("sips", {})
+
+
+@pytest.mark.parametrize("line", ["Record-Route: <sips:192.0.2.9;lr>", "Contact: <sips:x@198.51.100.7>"])
+def test_a_path_or_a_caller_of_sips_gets_a_sips_contact(line: str) -> None:
+    contact = () if line.startswith("Contact") else ("Contact: <sip:x@198.51.100.7>",)
+    party = Party("192.0.2.2")
+    party.on_invite = lambda invite, now: invite.ring(now)
+    party.stack.receive(request("INVITE", line, *contact), STRANGER, 0.0)
+    for event in party.stack.events():
+        assert isinstance(event, InviteReceived)
+        event.invite.describe(party.capabilities, 0.0)
+        event.invite.ring(0.0)
+    ringing = parse(party.stack.transmissions()[-1].data)
+    assert isinstance(ringing, Response)
+    assert ringing.status == 180
+    assert ringing.contacts[0].uri.scheme == "sips"
 
 
 def test_acks_keepalives_and_stray_responses_are_not_answered() -> None:
@@ -174,12 +207,7 @@ def test_a_large_request_leaves_over_tcp_only_where_nobody_asked_for_udp() -> No
     ):
         party = Party("192.0.2.1", streams=streams)
         invite = party.call(target)
-        invite._invitation = type(invite._invitation)(
-            targets=[Uri.parse(target)],
-            caller=invite._invitation.caller,
-            call_id="big",
-            headers={"X-Large": "x" * 900},
-        )
+        invite._invitation = replace(invite._invitation, call_id="big", headers={"X-Large": "x" * 900})
         invite.dial(0.0)
         (transmission,) = party.stack.transmissions()
         assert len(transmission.data) > 1300

@@ -236,7 +236,7 @@ def test_over_tcp_nothing_is_waited_for_after_the_end() -> None:
 
 def test_cancel_shares_branch_and_way_with_its_invite() -> None:
     invite = request("INVITE")
-    cancel = cancel_of(invite)
+    cancel = cancel_of(invite, "SIP;cause=487")
     assert cancel.via.branch == invite.via.branch
     assert (cancel.cseq.number, cancel.cseq.method) == (7, "CANCEL")
     assert cancel.headers.get_all("Route") == invite.headers.get_all("Route")

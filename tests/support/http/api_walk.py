@@ -64,6 +64,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("get", f"{API}/calls/{{callTaskId}}"): GONE,
     ("post", f"{API}/calls/{{callTaskId}}/hangup"): GONE,
     ("get", f"{API}/calls/{{callTaskId}}/recording"): GONE,
+    ("get", f"{API}/calls/{{callTaskId}}/trace"): GONE,
+    ("get", f"{API}/calls/{{callTaskId}}/trace.pcap"): GONE,
+    ("get", f"{API}/calls/{{callTaskId}}.pcap"): GONE,
     ("post", f"{API}/web-calls/connect"): Case(404, 403, with_agent({})),
     ("get", f"{API}/companies"): Case(200, 403),
     ("post", f"{API}/companies"): Case(403, 403, {"id": "third"}),
@@ -108,6 +111,17 @@ CASES: dict[tuple[str, str], Case] = {
     ("post", f"{ROOM}/participants"): Case(404, 404, {"phoneNumber": NUMBER}),
     ("delete", f"{ROOM}/participants/{{identity}}"): GONE,
     ("post", f"{ROOM}/tokens"): Case(404, 404, {"identity": "boss", "canPublish": False, "hidden": True}),
+    ("post", f"{API}/erasures"): Case(404, 403, lambda things: {"callTaskId": things["callTaskId"]}),
+    ("get", f"{API}/erasures"): Case(200, 403),
+    ("get", f"{API}/erasures/{{erasureId}}"): MANAGED,
+    ("post", f"{API}/erasures/search"): Case(200, 403, {"phoneNumber": NUMBER}),
+    ("post", f"{API}/exports"): Case(200, 403, {"phoneNumber": NUMBER}),
+    ("post", f"{API}/holds"): Case(
+        404, 403, lambda things: {"callTaskId": things["callTaskId"], "reason": "Case 17"}
+    ),
+    ("get", f"{API}/holds"): Case(200, 403),
+    ("delete", f"{API}/holds/{{holdId}}"): MANAGED,
+    ("get", f"{API}/audit"): Case(200, 403),
     ("post", "/v1/text-to-speech/generate"): Case(
         200, 200, {"text": "Hi.", "format": "wav", "chunk_size": 128}
     ),
@@ -130,6 +144,7 @@ BY_TOKEN = {
     "/talk/{agent}",
     "/talk/{agent}/session",
     "/static/talk/{name}",
+    "/static/docs/{name}",
 }
 """Routes that no key opens and the document leaves out: participant tokens, and the page for visitors."""
 
@@ -200,6 +215,8 @@ async def acmes_things(client: Client, hook: str) -> dict[str, str]:
     webhook = await told(client, "POST", "/webhooks", ADMIN_KEY, {"url": hook, "events": ["call.queued"]})
     key = await told(client, "POST", "/keys", ADMIN_KEY, {"scopes": ["calls"]})
     await told(client, "POST", "/do-not-call", KEY, {"phoneNumbers": [NEVER]})
+    hold = await told(client, "POST", "/holds", ADMIN_KEY, {"phoneNumber": NEVER, "reason": "Case 17"})
+    erasure = await told(client, "POST", "/erasures", ADMIN_KEY, {"phoneNumber": "+14155550198"})
     batch = {"agentId": agent_id, "calls": [TWO]}
     placed = (await told(client, "POST", "/calls/outbound", KEY, batch))["data"]
     session = await told(client, "POST", "/web-calls/connect", WEB_KEY, {"agentId": agent_id})
@@ -215,6 +232,8 @@ async def acmes_things(client: Client, hook: str) -> dict[str, str]:
         "phoneNumber": NUMBER.removeprefix("+"),
         "roomName": session["roomName"],
         "identity": session["participantName"],
+        "holdId": hold["id"],
+        "erasureId": erasure["id"],
     }
 
 
@@ -247,6 +266,7 @@ async def everything(client: Client, things: Mapping[str, str]) -> str:
     paths: Sequence[tuple[str, str]] = (
         *((f"/{each}", ADMIN_KEY) for each in ("companies", "trunks", "agents", "webhooks", "keys")),
         *((f"/{each}", ADMIN_KEY) for each in ("deliveries", "calls", "batches", "do-not-call")),
+        *((f"/{each}", ADMIN_KEY) for each in ("holds", "erasures")),
         (f"/deliveries/{things['delivery']}", ADMIN_KEY),
         (f"/calls/{things['callTaskId']}", KEY),
         (f"/rooms/{things['roomName']}/participants", WEB_KEY),

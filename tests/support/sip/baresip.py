@@ -45,18 +45,23 @@ async def baresip(
     user: str = "bs",
     port: int = 0,
     transport: str = "udp",
+    account: str = "",
+    command: str = "",
 ) -> AsyncIterator[int]:
     """baresip at a port, which answers every call for `user`, plays `sound` (it hangs up at its end), and
-    records what it decodes into the directory."""
+    records what it decodes into the directory. `account`: its line, instead of one without a registrar;
+    `command`: what it does when it has started."""
     port = port or free_port()
     (directory / "config").write_text(CONFIG.format(port=port, directory=directory, rate=rate_hz))
-    (directory / "accounts").write_text(
-        f"<sip:{user}@127.0.0.1:{port};transport={transport}>;regint=0;answermode=auto;audio_codecs={codec}\n"
-    )
+    account = account or f"<sip:{user}@127.0.0.1:{port};transport={transport}>;regint=0"
+    (directory / "accounts").write_text(f"{account};answermode=auto;audio_codecs={codec}\n")
     (directory / "contacts").touch()
     write_wav(directory / "hum.wav", sound, rate_hz)
     process = await asyncio.create_subprocess_exec(
-        "baresip", "-f", str(directory), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        "baresip",
+        *("-f", str(directory), *(("-e", command) if command else ())),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         assert process.stdout is not None

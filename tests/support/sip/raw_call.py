@@ -6,6 +6,7 @@ import asyncio
 import re
 import struct
 import uuid
+from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
 
@@ -44,14 +45,25 @@ async def _bound() -> _Socket:
 
 
 class RawCall:
-    """`async with RawCall(port, "+14155550101") as call: await call.answered()`. Offers PCMU and events."""
+    """`async with RawCall(port, "+14155550101") as call: await call.answered()`. Offers PCMU and events.
+    `user`: that of the Request-URI where it is not the number; `caller`: the From; `lines`: further header
+    fields of the INVITE."""
 
-    def __init__(self, port: int, number: str) -> None:
+    def __init__(
+        self,
+        port: int,
+        number: str,
+        *,
+        user: str = "",
+        caller: str = "<sip:+14155550177@127.0.0.1>",
+        lines: Sequence[str] = (),
+    ) -> None:
         self.call_id = uuid.uuid4().hex
         self.remote_rtp = ("127.0.0.1", 0)
         self.ssrc = 0x1234ABCD
         self.sequence, self.timestamp = 1, 0
         self._port, self._number = port, number
+        self._user, self._caller, self._lines = user or number, caller, tuple(lines)
         self._to = f"<sip:{number}@127.0.0.1>"
         self._cseq = 1
 
@@ -73,9 +85,9 @@ class RawCall:
         self._cseq += cseq is None
         extra = "".join(f"{line}\r\n" for line in lines)
         return (
-            f"{method} sip:{self._number}@127.0.0.1:{self._port} SIP/2.0\r\n"
+            f"{method} sip:{self._user}@127.0.0.1:{self._port} SIP/2.0\r\n"
             f"Via: SIP/2.0/UDP 127.0.0.1:{self.sip.port};branch=z9hG4bK{uuid.uuid4().hex}\r\n"
-            f"Max-Forwards: 70\r\nFrom: <sip:+14155550177@127.0.0.1>;tag=raw\r\nTo: {self._to}\r\n"
+            f"Max-Forwards: 70\r\nFrom: {self._caller};tag=raw\r\nTo: {self._to}\r\n"
             f"Call-ID: {self.call_id}\r\nCSeq: {self._cseq if cseq is None else cseq} {method}\r\n"
             f"Contact: <sip:raw@127.0.0.1:{self.sip.port}>\r\n{extra}"
             f"Content-Length: {len(body)}\r\n\r\n{body}"
@@ -95,7 +107,8 @@ class RawCall:
 
     def invite(self) -> bytes:
         """Sends the INVITE, and gives it for repetition."""
-        data = self.request("INVITE", "Content-Type: application/sdp", body=self.offer, cseq=1)
+        lines = ("Content-Type: application/sdp", *self._lines)
+        data = self.request("INVITE", *lines, body=self.offer, cseq=1)
         self.send(data)
         return data
 

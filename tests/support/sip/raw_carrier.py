@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -43,15 +43,15 @@ class RawCarrier(asyncio.DatagramProtocol):
             invite = next(each for each in self.seen if each.call_id == request.call_id)
             self._cancelled(self, invite)
 
-    def answer(self, request: Request, status: int, *, body: str = "") -> None:
-        """A response to `request`; with a `body`, an SDP answer."""
-        lines = [f"SIP/2.0 {status} Said"]
+    def answer(self, request: Request, status: int, *, body: str = "", lines: Sequence[str] = ()) -> None:
+        """A response to `request`, with these header fields besides; with a `body`, an SDP answer."""
+        said = [f"SIP/2.0 {status} Said"]
         for name in ("Via", "From", "Call-ID", "CSeq"):
-            lines += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        lines += [f"To: {request.header('To')};tag=carrier"]
-        lines += ["Contact: <sip:carrier@127.0.0.1:{}>".format(self._transport.get_extra_info("sockname")[1])]
-        lines += ["Content-Type: application/sdp"] if body else []
-        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""])
+            said += [f"{name}: {value}" for value in request.headers.get_all(name)]
+        said += [f"To: {request.header('To')};tag=carrier", *lines]
+        said += ["Contact: <sip:carrier@127.0.0.1:{}>".format(self._transport.get_extra_info("sockname")[1])]
+        said += ["Content-Type: application/sdp"] if body else []
+        head = "\r\n".join([*said, f"Content-Length: {len(body)}", "", ""])
         self._transport.sendto((head + body).encode(), self._address)
 
     def methods(self) -> list[str]:

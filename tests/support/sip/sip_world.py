@@ -10,6 +10,7 @@ from itertools import count
 from typing import TypeVar
 
 from sip.dialog.events import InviteEnded
+from sip.dialog.target_set import Target
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.uas import IncomingInvite
 from sip.dialog.usage import InviteSettings
@@ -84,7 +85,9 @@ class Party:
         """An INVITE not sent yet."""
         uris = [Uri.parse(target if ":" in target else f"sip:{number}@{target}") for target in targets]
         invitation = Invitation(
-            targets=uris, caller=NameAddr(Uri("sip", "7", self.host)), call_id=self.stack.token()
+            targets=[Target.of(uri) for uri in uris],
+            caller=NameAddr(Uri("sip", "7", self.host)),
+            call_id=self.stack.token(),
         )
         return OutgoingInvite(self.stack, settings or self.settings, invitation, self.capabilities)
 

@@ -16,6 +16,7 @@ from api.livekit import SESSIONS
 from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCallRequest
+from mediaserver.rooms.webrtc.peer_state import PeerState
 from tests.support.node.node import REAL_ENGINES, Node, bearer, node_of_module
 from tests.support.paths import ROOT
 from tests.support.waiting import until
@@ -218,6 +219,20 @@ async def test_a_client_is_told_that_the_room_is_over(web: Node, single: bool) -
     async with sdk_client(url=url(client), token=over, single=single) as sdk:
         refused = await sdk.event("refused")
     assert "requested room does not exist: the room is over" in refused["message"]
+
+
+@pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
+async def test_a_client_that_is_told_to_leave_closes_its_connections_itself(web: Node, single: bool) -> None:
+    """One that is closed under it is an error of its data channels, which Firefox logs."""
+    server, client = web
+    ticket = invite(server)
+    async with sdk_client(url=url(client), token=ticket.token, single=single) as sdk:
+        await sdk.event("listened to")
+        (leg,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
+        await server.room_registry.hang_up([ticket.room_name])
+        assert (await sdk.event("disconnected"))["reason"] == models.ROOM_CLOSED
+        await until(lambda: all(peer.state.over for peer in leg.peers))
+    assert [peer.state for peer in leg.peers] == [PeerState.LEFT] * (1 if single else 2)
 
 
 async def test_a_client_is_told_that_the_server_drains(web: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from pipeline.speech import Expected
 from pipeline.stt.pocketsphinx import dictionary, unheard
 from pipeline.stt.sphinx.decoder import SphinxDecoder
-from pipeline.stt.sphinx.jsgf import GRAMMAR_KINDS, grammar, kind_words, unknown_words
+from pipeline.stt.sphinx.jsgf import GRAMMAR_KINDS, grammar, is_whole, kind_words, unknown_words, yes_no
 
 
 def everything(_: str) -> bool:
@@ -68,3 +68,32 @@ def test_a_grammar_tells_its_built_in_kinds() -> None:
     made = grammar(Expected(("not now",), ("yes_no",)), dictionary().knows)
     assert made is not None
     assert made.kinds == ("yes_no",)
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("side right", True),
+        ("side", False),
+        ("right", False),
+        ("side right side right", False),
+        ("ten o'clock", True),
+        ("double two seven", True),
+        ("two double", False),
+        ("on the twenty first of may two thousand and six", True),
+        ("january", False),
+        ("next monday at half past", False),
+        ("sider ight", False),
+        ("", False),
+    ],
+)
+def test_an_answer_is_whole_from_its_first_word_to_its_last(text: str, whole: bool) -> None:
+    made = grammar(Expected(("side right", "ten o'clock"), ("digits", "date")), everything)
+    assert made is not None
+    assert is_whole(made, text) is whole
+
+
+def test_every_answer_to_a_yes_or_no_question_is_whole() -> None:
+    made = grammar(Expected((), ("yes_no",)), everything)
+    assert made is not None
+    assert [answer for answer in yes_no() if not is_whole(made, answer)] == []

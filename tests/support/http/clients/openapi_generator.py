@@ -19,34 +19,33 @@ AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 url, calls_key, speech_key, web_key = sys.argv[1:]
 
 
-def api(key: str) -> voice_agents.DefaultApi:
-    client = voice_agents.ApiClient(voice_agents.Configuration(host=url.rstrip("/"), access_token=key))
-    return voice_agents.DefaultApi(client)
+def client(key: str) -> voice_agents.ApiClient:
+    return voice_agents.ApiClient(voice_agents.Configuration(host=url.rstrip("/"), access_token=key))
 
 
-calls, names = api(calls_key), {"name": "Bo"}
-placed = calls.api_v1_calls_outbound_post(
+calls, names = voice_agents.CallsApi(client(calls_key)), {"name": "Bo"}
+placed = calls.place_call(
     OutboundRequest.from_dict({"agentId": AGENT, "phoneNumber": "+14155550123", "promptVariables": names})
 ).actual_instance
-batch = calls.api_v1_calls_outbound_post(
+batch = calls.place_call(
     OutboundRequest.from_dict(
         {"agentId": AGENT, "calls": [{"phoneNumber": "+14155550124", "promptVariables": names}]}
     )
 ).actual_instance
-trial = calls.api_v1_calls_outbound_post(
+trial = calls.place_call(
     OutboundRequest.from_dict(
         {"agentId": AGENT, "phoneNumber": "+14155550125", "promptVariables": names, "dryRun": True}
     )
 ).actual_instance
-page = calls.api_v1_calls_get()
-call = calls.api_v1_calls_call_task_id_get(placed.data.call_task_id)
-cancelled = calls.api_v1_calls_queue_cancel_phone_number_post("+14155550199", cancel_request=CancelRequest())
-ticket = api(web_key).api_v1_web_calls_connect_post(
+page = calls.list_calls()
+call = calls.get_call(placed.data.call_task_id)
+cancelled = calls.cancel_queued_calls("+14155550199", cancel_request=CancelRequest())
+ticket = voice_agents.WebCallsApi(client(web_key)).connect_web_call(
     WebCallRequestBody.from_dict({"agentId": AGENT, "metadata": {"promptVariables": names}})
 )
-speech = api(speech_key)
-audio = speech.v1_text_to_speech_generate_post(SpeechBody(text="Hello.", format="wav", chunk_size=100))
-heard = speech.transcribe_post(("hello.wav", bytes(audio)), job_id="job-1")
+speech = voice_agents.SpeechApi(client(speech_key))
+audio = speech.generate_speech(SpeechBody(text="Hello.", format="wav", chunk_size=100))
+heard = speech.transcribe(("hello.wav", bytes(audio)), job_id="job-1")
 print(
     json.dumps(
         {

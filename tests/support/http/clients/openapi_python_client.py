@@ -10,15 +10,9 @@ import json
 import sys
 from typing import Any
 
-from agents.api.default import (
-    get_api_v1_calls,
-    get_api_v_1_calls_call_task_id,
-    post_api_v1_calls_outbound,
-    post_api_v1_web_calls_connect,
-    post_api_v_1_calls_queue_cancel_phone_number,
-    post_transcribe,
-    post_v1_text_to_speech_generate,
-)
+from agents.api.calls import cancel_queued_calls, get_call, list_calls, place_call
+from agents.api.speech import generate_speech, transcribe
+from agents.api.web_calls import connect_web_call
 from agents.client import AuthenticatedClient
 from agents.models import CancelRequest, OutboundRequest, SpeechBody, TranscriptionForm, WebCallRequestBody
 from agents.types import File
@@ -31,26 +25,24 @@ calls, speech, web = (AuthenticatedClient(base_url=url.rstrip("/"), token=key) f
 
 def order(**fields: object) -> Any:
     body = OutboundRequest.from_dict({"agentId": AGENT, **fields})
-    return post_api_v1_calls_outbound.sync(client=calls, body=body)
+    return place_call.sync(client=calls, body=body)
 
 
 names = {"name": "Bo"}
 placed = order(phoneNumber="+14155550123", promptVariables=names)
 batch = order(calls=[{"phoneNumber": "+14155550124", "promptVariables": names}])
 trial = order(phoneNumber="+14155550125", promptVariables=names, dryRun=True)
-page = get_api_v1_calls.sync(client=calls)
-call = get_api_v_1_calls_call_task_id.sync(placed.data.call_task_id, client=calls)
-cancelled = post_api_v_1_calls_queue_cancel_phone_number.sync(
-    "+14155550199", client=calls, body=CancelRequest()
-)
-ticket = post_api_v1_web_calls_connect.sync(
+page = list_calls.sync(client=calls)
+call = get_call.sync(placed.data.call_task_id, client=calls)
+cancelled = cancel_queued_calls.sync("+14155550199", client=calls, body=CancelRequest())
+ticket = connect_web_call.sync(
     client=web, body=WebCallRequestBody.from_dict({"agentId": AGENT, "metadata": {"promptVariables": names}})
 )
-spoken = post_v1_text_to_speech_generate.sync_detailed(
+spoken = generate_speech.sync_detailed(
     client=speech, body=SpeechBody.from_dict({"text": "Hello.", "format": "wav", "chunk_size": 100})
 )
 form = TranscriptionForm(file=File(payload=io.BytesIO(spoken.content), file_name="hello.wav"), job_id="job-1")
-heard = post_transcribe.sync(client=speech, body=form)
+heard = transcribe.sync(client=speech, body=form)
 print(
     json.dumps(
         {

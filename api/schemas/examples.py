@@ -1,0 +1,374 @@
+"""Examples of bodies and answers for the OpenAPI document, one for each model: a day of a small clinic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from api.schemas import base, calls, data, managed, speech
+from api.schemas.events import DATA, ENVELOPES
+
+_AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
+_CALL: Final = "0b9fd2a4-8f6f-4a55-9c39-5f0f2c3f9f22"
+_HOOK_ID: Final = "5d2c8a10-5c1b-4a3e-8a3f-1c9d2b7e6f01"
+_BATCH: Final = "b1a7c7b2-2f4b-4d0a-9a53-7f3a0a1e9c10"
+_NUMBER: Final = "+14155550123"
+_AT: Final = "2026-05-04T09:30:00.000Z"
+_LATER: Final = "2026-05-04T09:31:12.480Z"
+_NAMES: Final = {"name": "Mary Williams"}
+_PLACED: Final = {"callTaskId": _CALL, "webhookId": _HOOK_ID, "agentId": _AGENT, "companyId": "clinic"}
+
+_LINES: Final = [
+    {
+        "role": "agent",
+        "text": "Is this Mary Williams?",
+        "startMs": 420,
+        "endMs": 1840,
+        "confidence": 1.0,
+        "interrupted": False,
+        "words": [{"text": "Is", "startMs": 420, "endMs": 560}],
+    }
+]
+_TURN: Final = {
+    "turn": 1,
+    "userText": "yes",
+    "keyed": "",
+    "confidence": 0.93,
+    "agentText": "Is this Mary Williams?",
+    "interrupted": False,
+    "startMs": 420,
+    "endMs": 2650,
+    "latency": {
+        "voiceToVoiceMs": 612.0,
+        "endpointMs": 320.0,
+        "sttMs": 110.0,
+        "agentMs": 2.0,
+        "ttsMs": 60.0,
+        "serverMs": 4.0,
+    },
+    "silences": [],
+}
+_ANALYSIS: Final = {"disposition": "confirmed", "reachedGoal": True, "answers": {"known": "yes"}}
+
+_SUMMARY: Final = {
+    **_PLACED,
+    "batchId": None,
+    "direction": "outbound",
+    "phoneNumber": _NUMBER,
+    "isTest": False,
+    "status": "COMPLETED",
+    "createdAt": _AT,
+    "dialedAt": _AT,
+    "ringingAt": _AT,
+    "answeredAt": _AT,
+    "endedAt": _LATER,
+    "hangupCause": "agent_hangup",
+    "sipStatus": 200,
+    "endedBy": "local",
+    "error": None,
+}
+_ATTEMPT: Final = {
+    "number": 1,
+    "trunkId": "carrier",
+    "dialedNumber": _NUMBER,
+    "startedAt": _AT,
+    "endedAt": _LATER,
+    "status": "COMPLETED",
+    "hangupCause": "agent_hangup",
+    "sipStatus": 200,
+}
+_REPORT: Final = {
+    **_SUMMARY,
+    "promptVariables": _NAMES,
+    "metadata": {"crmId": "A-17"},
+    "transcript": _LINES,
+    "turns": [_TURN],
+    "attempts": [_ATTEMPT],
+    "decisions": [],
+    "nextAttemptAt": None,
+    "recordingUrl": f"https://calls.example.com/api/v1/calls/{_CALL}/recording",
+    "analysis": _ANALYSIS,
+}
+_BATCH_DATA: Final = {
+    "policy": {"mode": "DEDUPE", "spacingMinutes": 10},
+    "summary": {"received": 2, "queuedNow": 1, "queuedLater": 0, "deduped": 1, "failed": 0},
+    "items": [
+        {"phoneNumber": _NUMBER, "action": "queued_now", "callTaskId": _CALL},
+        {"phoneNumber": _NUMBER, "action": "deduped", "reason": "Duplicate phone number in the request"},
+    ],
+    "webhookId": _HOOK_ID,
+    "agentId": _AGENT,
+    "batchId": _BATCH,
+    "total": 2,
+    "queued": 1,
+    "failed": 0,
+    "duplicatesRemoved": 1,
+}
+_BATCH_VIEW: Final = {
+    "batchId": _BATCH,
+    "companyId": "clinic",
+    "agentId": _AGENT,
+    "webhookId": _HOOK_ID,
+    "status": "ONGOING",
+    "total": 100,
+    "open": 40,
+    "createdAt": _AT,
+    "endedAt": None,
+}
+_JOINING: Final = {
+    "serverUrl": "wss://calls.example.com",
+    "participantToken": "eyJhbGciOiJIUzI1NiJ9.e30.c2ln",
+}
+_PERSON: Final = {
+    "identity": "phone-1",
+    "name": "Mary",
+    "kind": "phone",
+    "state": "active",
+    "canPublish": True,
+    "phoneNumber": _NUMBER,
+    "callStatus": "ringing",
+}
+_COMPANY: Final = {"name": "The clinic", "country": "US", "maxConcurrentCalls": 20, "webCalls": True}
+_TRUNK: Final = {"uri": "sip:sip.example.net;transport=tls", "callerId": "+14155550100"}
+_TALKER: Final = {
+    "name": "Appointment reminder",
+    "trunk": "carrier",
+    "phoneNumber": "+14155550100",
+    "greeting": "Hello {{name}}, this is the clinic.",
+    "script": {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]},
+}
+_WEBHOOK: Final = {"url": "https://crm.example.com/hook", "events": ["call.*", "transcript.completed"]}
+_WEBHOOK_VIEW: Final = {
+    **_WEBHOOK,
+    "id": "we_7f3a0a1e9c10",
+    "companyId": "clinic",
+    "managedBy": "api",
+    "rotating": False,
+}
+_KEY_VIEW: Final = {
+    "id": "key_7f3a0a1e9c102f4b",
+    "companyId": "clinic",
+    "name": "CRM",
+    "hint": "ml_4fQz",
+    "scopes": ["calls"],
+    "agentIds": [],
+    "managedBy": "api",
+    "createdAt": _AT,
+    "lastUsedAt": None,
+    "expiresAt": None,
+}
+_DELIVERY: Final = {
+    "id": 17,
+    "eventId": "evt_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    "type": "call.answered",
+    "sequence": 4,
+    "callTaskId": _CALL,
+    "webhook": "we_7f3a0a1e9c10",
+    "url": "https://crm.example.com/hook",
+    "state": "DELIVERED",
+    "attempts": 1,
+    "createdAt": _AT,
+    "dueAt": None,
+    "settledAt": _LATER,
+    "lastStatus": 204,
+    "lastError": None,
+    "lastDurationMs": 42,
+}
+_DELIVERY_ATTEMPT: Final = {
+    "number": 1,
+    "endedAt": _LATER,
+    "durationMs": 42,
+    "status": 204,
+    "error": None,
+    "response": "",
+}
+_MANAGED: Final = {"companyId": "clinic", "managedBy": "api"}
+_COMPANY_VIEW: Final = {**_COMPANY, "id": "clinic", "managedBy": "api"}
+_TRUNK_VIEW: Final = {**_TRUNK, **_MANAGED, "id": "carrier", "registered": True}
+_TALKER_VIEW: Final = {**_TALKER, **_MANAGED, "id": _AGENT, "missing": None}
+_NEVER: Final = {"phoneNumber": _NUMBER, "reason": "Asked not to be called", "createdAt": _AT}
+
+_ABOUT: Final = {
+    "callTaskId": _CALL,
+    "agentId": _AGENT,
+    "companyId": "clinic",
+    "phoneNumber": _NUMBER,
+    "metadata": {"crmId": "A-17"},
+}
+_ENDED: Final = {
+    "status": "COMPLETED",
+    "hangupCause": "agent_hangup",
+    "sipStatus": 200,
+    "endedBy": "local",
+    "error": None,
+    "durationMs": 72480,
+    "createdAt": _AT,
+    "dialingAt": _AT,
+    "ringingAt": _AT,
+    "answeredAt": _AT,
+    "endedAt": _LATER,
+}
+_FAILED: Final = {**_ENDED, "status": "BUSY", "hangupCause": "busy", "sipStatus": 486, "durationMs": 0}
+_EVENT_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
+    "call.completed": _ENDED,
+    "call.failed": _FAILED,
+    "call.cancelled": {**_ENDED, "status": "CANCELLED", "hangupCause": "cancelled", "sipStatus": None},
+    "call.unknown": {**_ENDED, "status": "UNKNOWN", "hangupCause": "node_lost", "sipStatus": None},
+    "call.transferred": {"target": "front_desk", "outcome": "answered"},
+    "turn.completed": _TURN,
+    "transcript.completed": {"transcript": _LINES},
+    "analysis.completed": {"analysis": _ANALYSIS},
+    "recording.completed": {"recordingUrl": _REPORT["recordingUrl"]},
+    "batch.completed": {
+        "batchId": _BATCH,
+        "status": "COMPLETED",
+        "total": 2,
+        "calls": {"COMPLETED": 1, "BUSY": 1},
+    },
+    "webcall.started": {"direction": "web", "userRef": "visitor-9", "phoneNumber": "visitor-9"},
+    "webcall.ended": _ENDED,
+}
+
+_ERASURE: Final = {
+    "id": "era_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    "companyId": "clinic",
+    "fingerprint": "c0ffee5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    "keyId": "key_7f3a0a1e9c102f4b",
+    "createdAt": _AT,
+    "calls": 3,
+    "events": 21,
+    "recordings": 2,
+    "openCalls": 0,
+    "openRecordings": 0,
+    "completedAt": _LATER,
+}
+_HOLD: Final = {
+    "id": "hold_7f3a0a1e9c102f4b",
+    "companyId": "clinic",
+    "callTaskId": None,
+    "phoneNumber": _NUMBER,
+    "reason": "Case 17/26",
+    "createdAt": _AT,
+}
+_DONE: Final = {
+    "at": _AT,
+    "keyId": "key_7f3a0a1e9c102f4b",
+    "requestId": "9b2e6f015d2c8a10",
+    "operation": "getRecording",
+    "subject": _CALL,
+}
+
+EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
+    calls.OutboundRequest: {"agentId": _AGENT, "phoneNumber": _NUMBER, "promptVariables": _NAMES},
+    calls.OutboundResponse: {
+        "success": True,
+        "data": {**_PLACED, "phoneNumber": _NUMBER, "isTest": False},
+    },
+    calls.BatchResponse: {"success": True, "data": _BATCH_DATA},
+    calls.TrialResponse: {
+        "success": True,
+        "data": {
+            "dryRun": True,
+            "phoneNumber": _NUMBER,
+            "agentId": _AGENT,
+            "companyId": "clinic",
+            "action": "queued_now",
+            "scheduledFor": None,
+            "reason": None,
+        },
+    },
+    calls.CancelRequest: {"agentId": _AGENT},
+    calls.CancelResponse: {
+        "success": True,
+        "data": {
+            "cancelled": True,
+            "phoneNumber": _NUMBER,
+            "callQueueId": _CALL,
+            "previousStatus": "PENDING",
+            "status": "CANCELLED",
+            "cancelledCount": 1,
+        },
+    },
+    calls.WebCallRequestBody: {
+        "agentId": _AGENT,
+        "userRef": "visitor-9",
+        "metadata": {"promptVariables": _NAMES},
+    },
+    calls.WebCallResponse: {**_JOINING, "roomName": f"web-{_CALL}", "participantName": "visitor-9"},
+    calls.CallInBody: {"phoneNumber": _NUMBER, "name": "Mary"},
+    calls.ParticipantView: _PERSON,
+    calls.ParticipantList: {"participants": [_PERSON]},
+    calls.Removed: {"success": True},
+    calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
+    calls.TokenView: _JOINING,
+    base.CallPage: {"calls": [_SUMMARY], "cursor": None},
+    base.CallReport: _REPORT,
+    base.HangupResponse: {"success": True, "data": {"callTaskId": _CALL, "outcome": "requested"}},
+    base.ErrorResponse: {"error": "Invalid phone number format"},
+    base.Readiness: {"ready": True, "missing": []},
+    speech.SpeechBody: {"text": "Hello, this is the clinic.", "format": "wav", "chunk_size": 128},
+    speech.TranscriptionForm: {"file": "(the audio file)", "job_id": "job-1"},
+    speech.TranscriptionResponse: {"transcription": "hello", "confidence": 0.93, "job_id": "job-1"},
+    managed.Done: {"success": True},
+    managed.NewCompanyBody: {**_COMPANY, "id": "clinic"},
+    managed.CompanyChange: {"maxConcurrentCalls": 40},
+    managed.CompanyView: _COMPANY_VIEW,
+    managed.CompanyPage: {"companies": [_COMPANY_VIEW], "cursor": None},
+    managed.TrunkBody: _TRUNK,
+    managed.TrunkChange: {"callerId": "+14155550101"},
+    managed.TrunkView: _TRUNK_VIEW,
+    managed.TrunkPage: {"trunks": [_TRUNK_VIEW], "cursor": None},
+    managed.AgentBody: _TALKER,
+    managed.AgentChange: {"greeting": "Good morning, this is the clinic."},
+    managed.AgentView: _TALKER_VIEW,
+    managed.AgentPage: {"agents": [_TALKER_VIEW], "cursor": None},
+    managed.NewWebhook: _WEBHOOK,
+    managed.WebhookChange: {"events": ["*"]},
+    managed.WebhookView: _WEBHOOK_VIEW,
+    managed.WebhookPage: {"webhooks": [_WEBHOOK_VIEW], "cursor": None},
+    managed.NewKeyBody: {"scopes": ["calls"], "name": "CRM"},
+    managed.RotateBody: {"overlapS": 86_400},
+    managed.KeyView: _KEY_VIEW,
+    managed.KeyPage: {"keys": [_KEY_VIEW], "cursor": None},
+    managed.DoNotCallBody: {"phoneNumbers": [_NUMBER], "reason": "Asked not to be called"},
+    managed.DoNotCallAdded: {"success": True, "added": 1},
+    managed.DoNotCallList: {"numbers": [_NEVER], "cursor": None},
+    managed.BatchView: _BATCH_VIEW,
+    managed.BatchPage: {"batches": [_BATCH_VIEW], "cursor": None},
+    managed.ReplayBody: {"callTaskId": _CALL},
+    managed.Replayed: {"success": True, "replayed": 4},
+    managed.DeliveryPage: {"deliveries": [_DELIVERY], "cursor": None},
+    data.SubjectBody: {"phoneNumber": _NUMBER},
+    data.NumberBody: {"phoneNumber": _NUMBER},
+    data.HoldBody: {"phoneNumber": _NUMBER, "reason": "Case 17/26"},
+    data.ErasureView: _ERASURE,
+    data.ErasurePage: {"erasures": [_ERASURE], "cursor": None},
+    data.HoldView: _HOLD,
+    data.HoldList: {"holds": [_HOLD]},
+    data.AuditPage: {"entries": [_DONE], "cursor": None},
+    data.ExportView: {
+        "phoneNumber": _NUMBER,
+        "calls": [_REPORT],
+        "events": [{"type": "call.answered", "sequence": 4}],
+        "doNotCall": False,
+        "more": False,
+    },
+    managed.DeliveryReportView: {
+        **_DELIVERY,
+        "body": {"type": "call.answered", "sequence": 4},
+        "log": [_DELIVERY_ATTEMPT],
+    },
+    **{
+        ENVELOPES[kind]: {
+            "type": kind,
+            "timestamp": _LATER,
+            "webhookId": _HOOK_ID,
+            "sequence": place,
+            "data": {**_ABOUT, **_EVENT_DATA.get(kind, {})},
+        }
+        for place, kind in enumerate(DATA, start=1)
+    },
+}
+"""An example for every body, answer and event, by its model."""

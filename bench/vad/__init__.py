@@ -1,0 +1,1 @@
+"""Voice detectors compared on recorded people."""

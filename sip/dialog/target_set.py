@@ -1,0 +1,160 @@
+"""The targets of an INVITE, tried in turn, and what becomes of one that was passed over.
+
+Nobody is called twice: once a server may have let the phone ring, the INVITE goes to no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from sip.dialog.client_request import ClientRequest
+from sip.dialog.dialog import Dialog
+from sip.dialog.usage import InviteUsage
+from sip.message.headers import NameAddr
+from sip.message.message import Response
+from sip.message.uri import Uri
+from sip.reason import Q850
+from sip.states import HangupCause
+from sip.transaction.hop import Hop, hop_of
+from sip.transaction.timers import GIVE_UP_S
+from sip.transaction.transaction import ClientTransaction, FireAndForget
+
+_GIVEN_TO_ANOTHER = str(Q850[HangupCause.CANCELLED])
+
+ELSEWHERE = frozenset({500, 502, 503, 504})
+"""Refusals of a server that cannot take the call, while another may (RFC 3263 4.3)."""
+
+MAX_CONTACTS = 5
+"""Contacts of one redirection that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an INVITE may go: its Request-URI, and the hop that takes it there."""
+
+    uri: Uri
+    hop: Hop
+
+    @classmethod
+    def of(cls, uri: Uri) -> Self:
+        """Returns the target of a URI whose name is looked up when the request is sent."""
+        return cls(uri, hop_of(uri))
+
+
+class TargetSet:
+    """The targets of the call of `usage`, in order (RFC 3261 16.5). `rang`: a server said more than 100, so
+    that the phone may ring. `silent`: one that gave no answer was passed over, which may have got the INVITE
+    all the same."""
+
+    def __init__(self, usage: InviteUsage, targets: Sequence[Target]) -> None:
+        self._usage = usage
+        self._targets = list(targets)
+        self._place = 0
+        self._redirects = 0
+        self.rang = False
+        self.silent = False
+
+    @property
+    def first(self) -> Target:
+        return self._targets[0]
+
+    @property
+    def current(self) -> Target:
+        return self._targets[self._place]
+
+    @property
+    def spare(self) -> bool:
+        """Whether the INVITE may go to another target."""
+        return not self.rang and self._place + 1 < len(self._targets)
+
+    def advance(self) -> bool:
+        """Moves to the next target. False: there is none, or the phone may ring."""
+        if not self.spare:
+            return False
+        self._place += 1
+        return True
+
+    def watch(self, since: float, unanswered: Callable[[float], None]) -> None:
+        """Calls `unanswered` after `failover_s` without any response, where there is another target."""
+        if self.spare:
+            self._usage.arm("silence", since + self._usage.settings.failover_s, unanswered)
+
+    def overdue(
+        self, transaction: ClientTransaction, now: float, unanswered: Callable[[float], None]
+    ) -> bool:
+        """Whether an INVITE has waited for `failover_s`; if it was sent later, because a challenge had come,
+        it is watched further."""
+        if transaction.started_at + self._usage.settings.failover_s <= now:
+            return True
+        self.watch(transaction.started_at, unanswered)
+        return False
+
+    def redirect(self, response: Response) -> bool:
+        """Puts the contacts of a redirection before the next target, by their q values (RFC 3261 8.1.3.4).
+        False: no more are followed, or none is the same number: whoever may be called was decided before."""
+        if self.rang or self._redirects >= self._usage.settings.follow_redirects:
+            return False
+        self._redirects += 1
+        wanted = self.first.uri.user
+        known = {str(target.uri) for target in self._targets}
+        offered = [
+            each
+            for each in response.contacts
+            if each.uri.scheme in ("sip", "sips") and each.uri.user == wanted
+        ]
+        offered.sort(key=_preference, reverse=True)
+        uris = [each.uri.without_headers() for each in offered if str(each.uri) not in known]
+        self._targets[self._place + 1 : self._place + 1] = [Target.of(uri) for uri in uris[:MAX_CONTACTS]]
+        return bool(uris)
+
+    def pass_over(self, transaction: ClientTransaction) -> None:
+        """Repeats an INVITE no more, because the next target got it."""
+        self.silent = True
+        transaction.stand_down(PassedOver(self._usage, transaction))
+
+
+def _preference(contact: NameAddr) -> float:
+    try:
+        return float(contact.params.get("q") or 1.0)
+    except ValueError:
+        return 1.0
+
+
+class PassedOver:
+    """The user of an INVITE that was sent elsewhere because nobody answered it: a server that answers late is
+    told to stop, by CANCEL or BYE."""
+
+    def __init__(self, usage: InviteUsage, transaction: ClientTransaction) -> None:
+        self._core = usage.core
+        self._transaction = transaction
+        self._authorizer = usage.authorizer
+        self._egress = usage.egress
+        self._cancelled = False
+        self._acks: dict[str, tuple[bytes, Hop]] = {}
+
+    def response_received(self, response: Response, now: float) -> None:
+        """Cancels at the first provisional response; acknowledges and hangs up a 2xx."""
+        if response.status < 200:
+            if not self._cancelled:
+                self._cancelled = True
+                self._core.send_cancel(self._transaction, FireAndForget(), now, _GIVEN_TO_ANOTHER)
+                self._core.clock.at(now + GIVE_UP_S, self._transaction.abandon)
+        elif response.status < 300:
+            self._decline(response, now)
+
+    def no_response(self, now: float, *, transport_failed: bool) -> None:
+        """Does nothing: silence is why the INVITE went elsewhere."""
+
+    def _decline(self, response: Response, now: float) -> None:
+        tag = response.to.tag or ""
+        if tag in self._acks:
+            self._core.transmit(*self._acks[tag], "")
+            return
+        invite = self._transaction.request
+        dialog = Dialog.as_caller(invite, response, source=self._transaction.source, egress=self._egress)
+        ack, hop = dialog.ack(invite), dialog.next_hop()
+        self._core.send_ack(ack, hop)
+        self._acks[tag] = ack.to_bytes(), hop
+        client = ClientRequest(self._core, next_cseq=dialog.next_cseq, authorizer=self._authorizer)
+        client.send(dialog.request("BYE"), hop, FireAndForget(), now)

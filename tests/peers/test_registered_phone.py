@@ -1,0 +1,86 @@
+"""A softphone that registers with the server: it calls agents, and agents call it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.node.node import KEY, Site, bearer, place_call, running, until_final, write_site
+from tests.support.sip.baresip import baresip
+from tests.support.sip.raw_call import RawCall
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.peer
+
+PCMU = "PCMU/8000/1"
+QUIET = np.zeros(8000 * 20, np.int16)
+
+
+def phone_site(directory: Path) -> Site:
+    """The site, its trunk a telephone's; the front desk is its extension 1001."""
+    (directory / "phone").mkdir()
+    site = write_site(directory)
+    keys = 'username = "desk"\npassword = "secret"\naccept_register = true'
+    site.change('allow_from = ["127.0.0.1/32"]', keys)
+    return site.change('name = "Front desk"', 'name = "Front desk"\nphone_numbers = ["1001"]')
+
+
+def account(site: Site, password: str = "secret") -> str:
+    return f"<sip:desk@127.0.0.1:{site.sip};transport=udp>;auth_user=desk;auth_pass={password};regint=60"
+
+
+async def only_call(client: Any) -> dict[str, Any]:
+    async with asyncio.timeout(20):
+        while True:
+            async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
+                calls = (await listed.json())["calls"]
+            if calls:
+                return await until_final(client, calls[0]["callTaskId"])
+            await asyncio.sleep(0.1)
+
+
+async def test_a_registered_phone_calls_an_agent_by_its_extension(tmp_path: Path) -> None:
+    site = phone_site(tmp_path)
+    dial = f"/dial sip:1001@127.0.0.1:{site.sip}"
+    async with running(site) as (server, client):
+        phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site), command=dial)
+        async with phone:
+            report = await only_call(client)
+            await until(lambda: server.endpoint.trunks["carrier"].binding is not None)
+    assert (report["status"], report["analysis"]["disposition"]) == ("COMPLETED", "greeted")
+    assert report["phoneNumber"] == "desk"
+
+
+async def test_an_agent_calls_a_registered_phone(tmp_path: Path) -> None:
+    site = phone_site(tmp_path)
+    phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site))
+    async with running(site) as (server, client), phone:
+        await until(lambda: server.endpoint.trunks["carrier"].binding is not None)
+        call_id = await place_call(client)
+        async with asyncio.timeout(20):
+            while (await status_of(client, call_id)) != "ANSWERED":
+                await asyncio.sleep(0.1)
+        async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)):
+            report = await until_final(client, call_id)
+    assert report["status"] == "COMPLETED"
+
+
+async def status_of(client: Any, call_id: str) -> str:
+    async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
+        return str((await answer.json())["status"])
+
+
+async def test_a_wrong_password_registers_nothing(tmp_path: Path) -> None:
+    site = phone_site(tmp_path)
+    async with running(site) as (server, _):
+        async with RawCall(site.sip, "desk") as peer:
+            peer.send(peer.request("REGISTER", "Expires: 60"))
+            refused = await peer.final("REGISTER")
+        assert refused.status == 401
+        async with baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site, "guess")):
+            await until(lambda: server.endpoint.stats.wrong_passwords > 0)
+        assert server.endpoint.trunks["carrier"].binding is None

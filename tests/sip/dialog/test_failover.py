@@ -1,0 +1,236 @@
+"""Failover: which silence, refusal or error leads to the next server, and that nobody is called twice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from pipeline.net.egress import EgressPolicy
+from sip.dialog.events import InviteEnded
+from sip.dialog.uac import OutgoingInvite
+from sip.endpoint import Endpoint, EndpointSettings
+from sip.message.body import SDP
+from sip.message.message import Request, parse, response_to
+from sip.states import HangupCause
+from sip.transaction.hop import Hop
+from sip.trunk_settings import TrunkSettings
+from tests.support.hostile.rogue import rogue
+from tests.support.ports import free_port
+from tests.support.sip.sip_world import Party, World
+
+ALICE, BOB, CAROL = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+REMOTE = Hop("udp", BOB, 5060)
+PATIENCE_S = 20.0
+
+
+def dial(world: World, alice: Party, *targets: str) -> OutgoingInvite:
+    invite = alice.call(*targets)
+    invite.dial(world.now)
+    world.settle()
+    return invite
+
+
+def by_hand() -> tuple[World, Party, Party, OutgoingInvite, Request]:
+    """Bob, who comes first, says what the test says; Carol answers."""
+    alice, carol = Party(ALICE), Party(CAROL)
+    world = World(alice, carol)
+    invite = dial(world, alice, BOB, CAROL)
+    request = parse(world.sent[0])
+    assert isinstance(request, Request)
+    return world, alice, carol, invite, request
+
+
+def says(request: Request, status: int) -> bytes:
+    """A response of Bob's; 200 has an answer to the offer."""
+    headers = [("Contact", f"<sip:b@{BOB}>")]
+    response = response_to(request, status, to_tag="b" if status > 100 else None, headers=headers)
+    if status == 200:
+        response.headers.add("Content-Type", SDP)
+        response.body = request.body
+    return response.to_bytes()
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_server_that_cannot_take_the_call_passes_it_to_the_next(status: int) -> None:
+    world, alice, carol, invite, request = by_hand()
+    world.send(says(request, status), alice, source=REMOTE)
+    world.run(1)
+    assert invite.usage.confirmed
+    assert len(carol.requests("INVITE")) == 1
+
+
+@pytest.mark.parametrize("status", [404, 408, 480, 486, 487, 501, 505, 603])
+def test_any_other_refusal_is_the_answer(status: int) -> None:
+    world, alice, carol, _, request = by_hand()
+    world.send(says(request, status), alice, source=REMOTE)
+    world.run(10)
+    assert carol.requests("INVITE") == []
+    assert (alice.end.status, alice.end.definite) == (status, True)
+
+
+@pytest.mark.parametrize("status", [180, 183])
+@pytest.mark.parametrize("final", [500, 502, 503, 504])
+def test_a_server_that_may_have_rung_the_phone_is_the_last(status: int, final: int) -> None:
+    world, alice, carol, _, request = by_hand()
+    world.send(says(request, status), alice, source=REMOTE)
+    world.run(10)
+    world.send(says(request, final), alice, source=REMOTE)
+    world.run(10)
+    assert carol.requests("INVITE") == []
+    assert (alice.end.status, alice.end.definite) == (final, True)
+
+
+def test_silence_leads_to_the_next_server_long_before_timer_b() -> None:
+    world, _, carol, invite, _ = by_hand()
+    world.run(3.9)
+    assert carol.requests("INVITE") == []
+    world.run(0.3)
+    assert invite.usage.confirmed
+    world.run(40)
+    assert len(carol.requests("INVITE")) == 1
+    tried = [at for at, data in world.sent_at if data.startswith(b"INVITE")]
+    assert max(tried) <= 1004.0  # the silent one gets no repetition, which might ring after all
+
+
+def test_trying_is_an_answer_and_silence_without_a_spare_lasts_for_timer_b() -> None:
+    world, alice, carol, _, request = by_hand()
+    world.send(says(request, 100), alice, source=REMOTE)
+    world.run(50)
+    assert carol.requests("INVITE") == []
+    alone = Party(ALICE)
+    world = World(alone)
+    dial(world, alone, BOB)
+    world.run(31)
+    assert alone.heard(InviteEnded) == []
+    world.run(2)
+    assert (alone.end.cause, alone.end.status) == (HangupCause.UNREACHABLE, 408)
+
+
+@pytest.mark.parametrize("late", [100, 180, 200])
+def test_a_server_that_answers_after_it_was_passed_over_is_told_to_stop(late: int) -> None:
+    world, alice, carol, invite, request = by_hand()
+    world.run(5)
+    assert invite.usage.confirmed
+    for _ in range(2):
+        world.send(says(request, late), alice, source=REMOTE)
+    methods = [each.split()[0] for each in world.sent if f"@{BOB}".encode() in each.split(b"\r\n")[0]]
+    assert methods[-1] == (b"CANCEL" if late < 200 else b"ACK")
+    assert methods.count(b"CANCEL") == (late < 200)
+    assert (methods.count(b"ACK"), methods.count(b"BYE")) == ((2, 1) if late == 200 else (0, 0))
+    assert invite.usage.confirmed
+    assert carol.requests("BYE") == []
+    invite.hang_up(world.now)
+    world.run(100)
+    assert (alice.stack.transactions, alice.stack.dialogs, len(alice.stack.clock)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("status", "definite"), [(503, False), (486, True)])
+def test_after_silence_only_the_callee_s_own_refusal_is_definite(status: int, definite: bool) -> None:
+    """The silent server may ring all the same: the dispatcher must not dial again."""
+    world, alice, carol, _, _ = by_hand()
+    carol.on_invite = lambda invite, now: invite.reject(status, now)
+    world.run(6)
+    assert (alice.end.status, alice.end.definite) == (status, definite)
+
+
+def test_icmp_counts_once_every_transmission_came_back() -> None:
+    alice = Party(ALICE)
+    invite = alice.call(BOB, CAROL)
+    invite.dial(0.0)
+    (first,) = alice.stack.transmissions()
+    alice.stack.clients.bounced(first.data[:20], 0.01)  # too short to prove anything
+    alice.stack.clients.bounced(first.data.replace(b"branch=z9hG4bK", b"branch=z9hG4bKf")[:400], 0.01)
+    alice.stack.handle_timer(0.6)
+    (again,) = alice.stack.transmissions()
+    alice.stack.clients.bounced(again.data[:400], 0.6)
+    assert alice.stack.transmissions() == []  # the first may have arrived
+    alice.stack.clients.bounced(first.data[:400], 0.7)
+    (second,) = alice.stack.transmissions()
+    assert (second.hop.host, invite.usage.ended) == (CAROL, False)
+
+
+def test_a_repetition_that_cannot_be_sent_calls_nobody_else() -> None:
+    """The first INVITE may ring already: only one that never left is sent to the next address."""
+    alice = Party(ALICE)
+    invite = alice.call("192.0.2.99", "192.0.2.3")
+    invite.dial(0.0)
+    (first,) = alice.stack.transmissions()
+    alice.stack.handle_timer(0.6)
+    (again,) = alice.stack.transmissions()
+    alice.stack.transmission_failed(again, 0.6)
+    assert alice.stack.transmissions() == []
+    assert not invite.usage.ended
+    alice.stack.transmission_failed(first, 0.7)
+    (second,) = alice.stack.transmissions()
+    assert second.hop.host == "192.0.2.3"
+
+
+# On sockets ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_a_port_where_nobody_listens_is_passed_over_at_once(host: str) -> None:
+    settings = EndpointSettings(udp=f"{host}:0", rtp_ports=(24600, 24699))
+    async with Endpoint(settings) as phone:
+        dead = f"sip:{host}:{free_port()};transport=udp"
+        loop = asyncio.get_running_loop()
+        alone = phone.add_trunk(TrunkSettings(id="alone", uri=dead))
+        asked = loop.time()
+        call = await alone.call("1")
+        assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.UNREACHABLE
+        assert (call.status, loop.time() - asked < 3.0) == (503, True)
+
+
+async def test_of_several_dead_ports_each_is_passed_over_and_the_living_one_is_not_harmed() -> None:
+    """The kernel reports an error of one datagram at the next, whoever that is for."""
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24600, 24699))
+    async with Endpoint(settings) as phone, rogue() as far:
+        far.say(486)
+        dead = [f"sip:127.0.0.1:{free_port()};transport=udp" for _ in range(3)]
+        line = TrunkSettings(
+            id="out", uri=dead[0], backup_uris=(*dead[1:], far.uri), egress=EgressPolicy(["127.0.0.1/32"])
+        )
+        trunk = phone.add_trunk(line)
+        calls = [await trunk.call(str(number)) for number in range(8)]
+        for call in calls:
+            assert await asyncio.wait_for(call.ended(), 3.0) is HangupCause.BUSY
+        assert len({request.call_id for request in far.asked("INVITE")}) == 8
+
+
+async def test_an_invite_that_waits_for_a_connection_is_not_sent_after_the_call_went_on() -> None:
+    """A host that takes no connection for longer than `failover_s`, and does then."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.bind(("127.0.0.1", 0))
+        slow.listen(0)
+        crowd = [socket.socket() for _ in range(4)]
+        for each in crowd:  # fills the queue: further connections wait
+            each.setblocking(False)
+            each.connect_ex(slow.getsockname())
+        settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24600, 24699))
+        async with Endpoint(settings) as phone, rogue() as far:
+            far.say(486)
+            uri = f"sip:127.0.0.1:{slow.getsockname()[1]};transport=tcp"
+            trunk = phone.add_trunk(TrunkSettings(id="out", uri=uri, backup_uris=(far.uri,), failover_s=0.5))
+            call = await trunk.call("1")
+            assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.BUSY
+            slow.setblocking(False)
+            heard = b""
+            until_at = loop.time() + 4.0
+            while loop.time() < until_at:
+                try:
+                    connection, _ = slow.accept()
+                except BlockingIOError:
+                    await asyncio.sleep(0.05)
+                    continue
+                connection.settimeout(0.0)
+                await asyncio.sleep(0.1)
+                with suppress(BlockingIOError):
+                    heard += connection.recv(65536)
+                connection.close()
+            assert b"INVITE" not in heard
+        for each in crowd:
+            each.close()
