@@ -17,7 +17,7 @@ _NOT_AUDIO: Final = PayloadFormat(Kind.NOT_AUDIO, 0, 0)
 
 def receiving(plan: MediaPlan) -> Receiving:
     """What the far end may send. Raises LocalError for a codec that the plane has not."""
-    formats = {number: _format(codec) for number, codec in plan.receive.items()}
+    formats = {number: payload_format(codec) for number, codec in plan.receive.items()}
     formats.setdefault(COMFORT_NOISE, _NOT_AUDIO)
     events = -1 if plan.dtmf_receive is None else plan.dtmf_receive
     if events >= 0:
@@ -31,14 +31,16 @@ def sending(plan: MediaPlan) -> Sending:
     """What we send. Raises LocalError for a codec that the plane has not."""
     return Sending(
         payload_type=plan.send_payload_type,
-        format=_format(plan.codec),
+        format=payload_format(plan.codec),
         events_type=-1 if plan.dtmf_send is None else plan.dtmf_send,
         events_hz=plan.dtmf_clock_rate_hz,
         sends=plan.sends,
     )
 
 
-def _format(codec: Codec) -> PayloadFormat:
+def payload_format(codec: Codec) -> PayloadFormat:
+    """What the plane makes of `codec`. Raises LocalError for one that it has not, and for Opus without
+    libopus."""
     kind = _KINDS.get(codec.name.lower())
     if kind is None:
         raise LocalError(f"no codec {codec.name}")

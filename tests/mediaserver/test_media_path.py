@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from bench.support.codecs import encoder
 from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
 from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
 from mediaserver.settings import AgentSettings, TrunkSettings, load
@@ -28,10 +29,10 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
 from pipeline.plane.plane import Plane
 from pipeline.session.session import Session
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
-from sip.rtp.codecs import MAX_PAYLOAD_BYTES, encoder
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange

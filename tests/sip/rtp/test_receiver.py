@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.support.codecs import encoder
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.dtmf import tone
 from pipeline.plane.codecs import MAX_RECOVERED
 from pipeline.plane.frames import MAX_CONCEALED
 from pipeline.plane.rows import PACKET_BYTES
-from sip.rtp.codecs import encoder
 from sip.rtp.media_stream import PATIENCE_MS
 from sip.rtp.packet import RtpPacket
 from sip.rtp.telephone_event import event_payloads

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.support.codecs import decoder
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
 from pipeline.audio.dtmf import DtmfDetector
 from pipeline.plane.rows import AHEAD
 from pipeline.plane.send import SLOT_NS
 from pipeline.plane.setup import timestamp_at
-from sip.rtp.codecs import decoder
 from sip.rtp.packet import RtpPacket, sequence_delta, timestamp_delta
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec, MediaPlan
 from tests.support.speech.media import RecordingListener, VirtualClock, plan, sine, snr_db, speech_like
