@@ -226,7 +226,8 @@ SHARED: Final = np.dtype(
 
 def rows(count: int) -> npt.NDArray[Any]:
     """Memory for `count` streams. A page is real once a stream has touched it."""
-    memory = mmap.mmap(-1, count * LINE.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    memory = mmap.mmap(-1, count * LINE.itemsize, flags=flags)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, LINE)
