@@ -15,6 +15,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "fuzz": "bench.fuzz:main",
     "rooms": "bench.rooms.__main__:main",
     "store": "bench.store:main",
+    "peers": "bench.peers.__main__:main",
     "post": "bench.post:main",
     "trace": "bench.trace:main",
     "overload": "bench.overload:main",

@@ -29,7 +29,7 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="A few minutes in all.")
+@click.option("--short", is_flag=True, help="Run the short form of each benchmark.")
 def main(short: bool) -> None:
     """Every benchmark; the exit status is that of the first one that failed."""
     status = 0

@@ -186,12 +186,20 @@ COLUMNS: Final = (
 
 
 @click.command()
-@click.option("--seconds", default=12.0, show_default=True, type=click.FloatRange(2), help="Of each phase.")
-@click.option("--rounds", default=2, show_default=True, type=click.IntRange(1, 10), help="Turns.")
-@click.option("--onset", type=click.FloatRange(1), help="The rate, where it is not to be looked for.")
-@click.option("--short", is_flag=True, help="Two minutes.")
-@click.option("--realtime", is_flag=True, help="Other programs on the machine wait (SCHED_RR; for root).")
-@click.option("--name", default="overload", show_default=True, help="Of the file of results.")
+@click.option(
+    "--seconds", default=12.0, show_default=True, type=click.FloatRange(2), help="Seconds of each phase."
+)
+@click.option(
+    "--rounds", default=2, show_default=True, type=click.IntRange(1, 10), help="Rounds of the phases."
+)
+@click.option(
+    "--onset",
+    type=click.FloatRange(1),
+    help="The rate at which refusing begins; absent, the rate is searched.",
+)
+@click.option("--short", is_flag=True, help="Run shorter phases, two minutes in all.")
+@click.option("--realtime", is_flag=True, help="Run server and load under SCHED_RR (needs root).")
+@click.option("--name", default="overload", show_default=True, help="Name of the file of results.")
 def main(seconds: float, rounds: int, onset: float | None, *, short: bool, realtime: bool, name: str) -> None:
     """More calls than the server can do: which are refused, how soon, and what the others notice."""
     with before_others(wanted=realtime):

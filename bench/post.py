@@ -210,9 +210,11 @@ def rows(figures: Figures) -> list[tuple[str, str, str, str]]:
 
 
 @click.command()
-@click.option("--calls", default=30, show_default=True, type=click.IntRange(1, 1000), help="Calls at once.")
+@click.option(
+    "--calls", default=30, show_default=True, type=click.IntRange(1, 1000), help="Concurrent calls."
+)
 @click.option("--rate", default=15.0, show_default=True, type=RATE, help="Orders a second.")
-@click.option("--short", is_flag=True, help="A minute.")
+@click.option("--short", is_flag=True, help="Measure for about a minute.")
 def main(calls: int, rate: float, short: bool) -> None:
     """Orders over the API while calls are up: how long each takes, and what the calls notice."""
     figures = measure(calls=calls, seconds=10.0 if short else 25.0, rate_per_s=rate, rounds=1 if short else 2)

@@ -256,7 +256,7 @@ async def both(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="A tenth of the queue: two minutes.")
+@click.option("--short", is_flag=True, help="Fill a tenth of the queue, about two minutes.")
 def main(short: bool) -> None:
     """The queue: calls in, calls claimed, and who waits for whom."""
     plan = SHORT if short else FULL

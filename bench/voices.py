@@ -46,8 +46,8 @@ class Figures:
 
 
 @click.command()
-@click.option("--rounds", default=5, show_default=True, help="How often each voice says each sentence.")
-@click.option("--short", is_flag=True, help="One round.")
+@click.option("--rounds", default=5, show_default=True, help="Rounds of all sentences for each voice.")
+@click.option("--short", is_flag=True, help="Run one round.")
 def main(rounds: int, short: bool) -> None:
     """CPU, first sound and memory of the voices that need no network; results/voices.json."""
     figures = asyncio.run(measure(1 if short else rounds))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -31,6 +32,10 @@ EVERYTHING = "everything"
 
 SOCKETS_S = 0.001
 """A datagram to ourselves is there at once, unless the kernel has put it off."""
+
+# What an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 # One cache of compiled kernels for the tests and for the servers that they start, each of which would compile
 # them into its own data directory. numba reads this when it is first imported.

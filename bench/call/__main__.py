@@ -2,8 +2,8 @@
 
 Three processes: the unmodified server, with engines that take no time (`bench.call.server`); the load
 (`bench.call.generator`); and this one, which starts both and reads the system's counters. A bare asyncio
-agent (`bench.call.bare`) gets the same load, in turns with the server at every number of calls: on a noisy
-machine trust the ratios."""
+agent gets the same load, on asyncio's own loop (`bench.call.bare`) and on uvloop (`bench.call.bare_uvloop`),
+in turns with the server at every number of calls: on a noisy machine trust the ratios."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.call import local
 from bench.call import report as call_report
 from bench.call.caller import Mode
 from bench.call.phases import Phases, Plan
-from bench.call.processes import bare, before_others, serving
+from bench.call.processes import before_others, floors, serving
 
 SHORT = Plan(
     seconds=12.0,
@@ -39,7 +39,7 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
         directory = Path(scratch)
         with serving(directory) as server:
             figures["start_cold_s"] = round(server.started_s, 2)
-        with serving(directory) as server, bare(directory) as floor:
+        with serving(directory) as server, floors(directory) as floor:
             figures["start_warm_s"] = round(server.started_s, 2)
             _say("one call")
             figures["one"] = phases.talk(server, 1, plan.single_seconds, beside=floor)
@@ -49,10 +49,14 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
             figures["many_always"] = phases.talk(
                 server, plan.calls, plan.seconds / 2, mode=Mode.ALWAYS, beside=floor
             )
+            _say(f"{plan.calls} calls on lines with DTX, echo, loss and jitter")
+            figures["many_impaired"] = phases.talk(
+                server, plan.calls, plan.seconds, mode=Mode.IMPAIRED, beside=floor
+            )
             _say("set-up and tear-down")
             figures["set_up"] = phases.set_up(server)
         if sweep:
-            with serving(directory) as server, bare(directory) as floor:
+            with serving(directory) as server, floors(directory) as floor:
                 _say("more and more calls")
                 figures["sweep"] = phases.sweep(server, floor)
     figures["load_average_after"] = os.getloadavg()
@@ -60,17 +64,34 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--calls", default=30, show_default=True, type=click.IntRange(1, 1000), help="Calls at once.")
-@click.option("--seconds", type=click.FloatRange(2), help="Length of the main phase.")
-@click.option("--sweep/--no-sweep", default=True, show_default=True, help="Find how many calls it takes.")
-@click.option("--short", is_flag=True, help="A few minutes, fewer steps.")
-@click.option("--realtime", is_flag=True, help="Other programs on the machine wait (for root).")
-@click.option("--engines", type=click.Choice(["none", "local"]), default="none", show_default=True)
+@click.option(
+    "--calls",
+    default=30,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="Concurrent calls of the main phases.",
+)
+@click.option("--seconds", type=click.FloatRange(2), help="Seconds of the main phases.  [default: 30]")
+@click.option(
+    "--sweep/--no-sweep",
+    default=True,
+    show_default=True,
+    help="Measure more and more concurrent calls until pacing fails.",
+)
+@click.option("--short", is_flag=True, help="Run fewer and shorter phases, about seven minutes.")
+@click.option("--realtime", is_flag=True, help="Run server, load and floors under SCHED_RR (needs root).")
+@click.option(
+    "--engines",
+    type=click.Choice(["none", "local"]),
+    default="none",
+    show_default=True,
+    help="Stub engines without delay, or Whisper and Piper of the extra `local`.",
+)
 def main(
     calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str
 ) -> None:
-    """Latency, pacing and cost of real calls over SIP and RTP. `--engines local`: of people, with Whisper and
-    Piper, more and more of them until something gives."""
+    """Measures latency, pacing and cost of calls over SIP and RTP. With `--engines local`, recorded people
+    call, more and more of them until a limit is exceeded."""
     if engines == "local":
         local.run(short=short, realtime=realtime, threads=len(os.sched_getaffinity(0)))
         return

@@ -17,6 +17,8 @@ from typing import Final
 
 import numpy as np
 
+from bench.call.impaired_line import ImpairedLine
+
 FRAME_NS: Final = 20_000_000
 SO_TIMESTAMPNS: Final = 35
 
@@ -42,9 +44,11 @@ PEOPLE_PAUSE_MS: Final = (1000, 2500)
 
 
 class Mode(Enum):
-    """Whether the caller follows the script, never stops, or plays recordings (`bench.call.people`)."""
+    """Whether the caller follows the script, does so on an impaired line (`bench.call.impaired_line`), never
+    stops, or plays recordings (`bench.call.people`)."""
 
     SCRIPT = "script"
+    IMPAIRED = "impaired"
     ALWAYS = "always"
     PEOPLE = "people"
 
@@ -127,7 +131,9 @@ class Caller:
         self.socket.setblocking(False)
         self.socket.bind((host, 0))
         self.due_ns = 0
+        self._regular_ns = 0  # when the packet is due without jitter
         self._rng = random.Random(seed)
+        self._line = ImpairedLine(random.Random(seed + 1)) if mode is Mode.IMPAIRED else None
         self._mode = mode
         self._patience_ns = round(patience_s * 1e9)
         self._sayings = sayings or (speech(),)
@@ -152,27 +158,41 @@ class Caller:
         """Starts the media of an answered call; `media` is the server's address. The first packet is due
         within 20 ms, at a random time per call."""
         self.socket.connect(media)
-        self.due_ns = now_ns + self._rng.randrange(FRAME_NS)
+        self.due_ns = self._regular_ns = now_ns + self._rng.randrange(FRAME_NS)
 
     def tick(self, now_ns: int) -> None:
         """Sends the packet that is due now."""
         talking = self._floor is Floor.TALKING or self._mode is Mode.ALWAYS
         payload = self._speech[self._frame] if talking else _MULAW_SILENCE
-        header = _HEADER.pack(0x80, 0, self._sequence, self._timestamp, self._ssrc)
-        try:
-            self.socket.send(header + payload)
-        except OSError:
-            return  # the server is gone; signalling reports it
         if self.recording:
             self.heard.sent += 1
             self.heard.late_sends_ns.append(now_ns - self.due_ns)
-        self._sequence = (self._sequence + 1) & 0xFFFF
+        try:
+            self._send(payload)
+        except OSError:
+            return  # the server is gone; signalling reports it
+        spoken_ns = now_ns - (self.due_ns - self._regular_ns)  # without the line's jitter
         self._timestamp = (self._timestamp + 160) & 0xFFFFFFFF
-        self.due_ns += FRAME_NS
+        self._regular_ns += FRAME_NS
+        self.due_ns = self._regular_ns if self._line is None else self._line.due_ns(self._regular_ns)
         if self._mode is Mode.ALWAYS:
             self._frame = (self._frame + 1) % TALK_FRAMES
         else:
-            _STEPS[self._floor](self, now_ns)
+            _STEPS[self._floor](self, spoken_ns)
+
+    def _send(self, payload: bytes) -> None:
+        """Sends a packet, or what the line makes of it. A packet that DTX leaves out takes no sequence
+        number."""
+        begins = 0
+        if self._line is not None:
+            begins = 0x80 if self._line.suppressed else 0
+            carried = self._line.carry(payload)
+            if carried is None:
+                self._sequence = (self._sequence + (not self._line.suppressed)) & 0xFFFF
+                return
+            payload = carried
+        self.socket.send(_HEADER.pack(0x80, begins, self._sequence, self._timestamp, self._ssrc) + payload)
+        self._sequence = (self._sequence + 1) & 0xFFFF
 
     def readable(self) -> None:
         """Takes one packet of the server."""
@@ -184,6 +204,8 @@ class Caller:
         if self.recording:
             self.heard.arrivals_ns.append(now_ns)
             self.heard.sequences.append(_SEQUENCE.unpack_from(data, 2)[0])
+        if self._line is not None:
+            self._line.hear(data[12:])
         if data.count(0xFF, 12) + data.count(0x7F, 12) < 80:
             self._loud(now_ns)
 

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import IO, Any, Final
 
 from bench.call.caller import Mode
@@ -25,6 +26,9 @@ from bench.call.processes import (
 )
 from bench.support.processes import usage_of
 from mediaserver.benchmark.figures import Figures
+
+NO_FLOORS: Final[Mapping[str, Target]] = MappingProxyType({})
+"""Nothing is measured beside the target."""
 
 FAILED_SHARE: Final = 0.01
 SET_UP_LIMIT_MS: Final = 500.0
@@ -68,16 +72,16 @@ class Phases:
         seconds: float,
         *,
         mode: Mode = Mode.SCRIPT,
-        beside: Target | None = None,
+        beside: Mapping[str, Target] = NO_FLOORS,
     ) -> Figures:
-        """Measures `calls` at once that talk for `seconds`; `bare` of the figures are those of `beside`,
-        which gets the same calls just before."""
-        floor = {} if beside is None else {"bare": self.talk(beside, calls, seconds, mode=mode)}
-        called = SCRIPT_NUMBER if mode is Mode.SCRIPT else MONOLOGUE_NUMBER
+        """Measures `calls` at once that talk for `seconds`. Each of `beside` gets the same calls just before,
+        and the figures have those of each by its name."""
+        floor = {name: self.talk(each, calls, seconds, mode=mode) for name, each in beside.items()}
+        called = MONOLOGUE_NUMBER if mode is Mode.ALWAYS else SCRIPT_NUMBER
         job = self._job(target, called=called, calls=calls, seconds=seconds, mode=mode.value)
         result, window = measured(target, job)
         reports: list[dict[str, Any]] = []
-        if isinstance(target, ServerUnderTest) and mode is Mode.SCRIPT:
+        if isinstance(target, ServerUnderTest) and mode is not Mode.ALWAYS:
             reports = list(target.reports(min(calls, _REPORTED_CALLS)))
         return talk_figures(result, window, reports) | floor
 
@@ -94,7 +98,7 @@ class Phases:
                 break
         return steps
 
-    def sweep(self, target: Target, beside: Target) -> list[Figures]:
+    def sweep(self, target: Target, beside: Mapping[str, Target]) -> list[Figures]:
         """Measures more and more calls, in turns with `beside`, until the target's pacing fails."""
         steps: list[Figures] = []
         for calls in self._plan.sweep:
@@ -103,7 +107,7 @@ class Phases:
                 break
         return steps
 
-    def _step(self, target: Target, calls: int, beside: Target) -> Figures:
+    def _step(self, target: Target, calls: int, beside: Mapping[str, Target]) -> Figures:
         for attempt in range(1, ATTEMPTS + 1):
             step = self.talk(target, calls, self._plan.sweep_seconds, beside=beside) | {"attempts": attempt}
             if paced(step):

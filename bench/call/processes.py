@@ -204,11 +204,18 @@ def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
 
 
 @contextmanager
-def bare(directory: Path) -> Iterator[Target]:
-    """Runs the bare asyncio agent for the length of the block."""
+def floors(directory: Path) -> Iterator[dict[str, Target]]:
+    """Runs both floors for the length of the block: the bare agent on asyncio's own loop, and on uvloop."""
+    with bare(directory) as plain, bare(directory, module="bench.call.bare_uvloop") as on_uvloop:
+        yield {"bare": plain, "bare_uvloop": on_uvloop}
+
+
+@contextmanager
+def bare(directory: Path, *, module: str = "bench.call.bare") -> Iterator[Target]:
+    """Runs the bare agent of `module` for the length of the block."""
     port = free_port()
-    command = [sys.executable, "-m", "bench.call.bare", str(port)]
-    target = Target(command, ("127.0.0.1", port), directory / "bare.log")
+    command = [sys.executable, "-m", module, str(port)]
+    target = Target(command, ("127.0.0.1", port), directory / f"{module}.log")
     try:
         time.sleep(1.0)
         yield target

@@ -10,18 +10,23 @@ from bench import report
 from bench.call.phases import kept_up, paced
 
 Figures = Mapping[str, Any]
-Row = tuple[str, str, str, str, str]
+Row = tuple[str, str, str, str, str, str]
 
-COLUMNS = ("what", "target", "reached", "bare asyncio", "")
+COLUMNS = ("what", "target", "reached", "bare asyncio", "bare uvloop", "")
+
+FLOORS = {"bare": "bare", "bare_uvloop": "bare, uvloop"}
+"""The floors by the key of their figures, with their names."""
 
 
 def rows(figures: Figures) -> list[Row]:
-    """Returns name, target, measured value, the bare agent's value, and whether the target is met."""
+    """Returns name, target, measured value, the values of both floors, and whether the target is met."""
     one, many, always = figures["one"], figures["many"], figures["many_always"]
+    impaired = figures["many_impaired"]
     n = many["calls"]
     found = [
         _row(f"CPU ms per call-second, {n} calls", 5.0, many, "cpu_ms_per_call_second"),
         _row(f"the same, both sides talking always, {n}", 5.0, always, "cpu_ms_per_call_second"),
+        _row(f"the same, DTX, echo, loss and jitter, {n}", 5.0, impaired, "cpu_ms_per_call_second"),
         _row("framework part, 1 call, p50 ms", 3.0, one, "framework_ms", "p50"),
         _row("framework part, 1 call, p95 ms", 10.0, one, "framework_ms", "p95"),
         _row(f"framework part, {n} calls, p95 ms", 15.0, many, "framework_ms", "p95"),
@@ -69,6 +74,7 @@ _COST = (
     "phase",
     "CPU ms/call-s",
     "× bare",
+    "× uvloop",
     "of a core",
     "generator",
     "others",
@@ -83,9 +89,14 @@ def _phases(figures: Figures) -> list[tuple[str, Figures]]:
         ("1", figures["one"]),
         (f"{figures['many']['calls']}", figures["many"]),
         (f"{figures['many_always']['calls']}, always", figures["many_always"]),
+        (f"{figures['many_impaired']['calls']}, impaired", figures["many_impaired"]),
         *((f"n={step['calls']}", step) for step in figures.get("sweep", ())),
     ]
-    return [pair for name, of in named for pair in ((f"bare, {name}", of["bare"]), (name, of))]
+    return [
+        pair
+        for name, of in named
+        for pair in (*((f"{FLOORS[key]}, {name}", of[key]) for key in FLOORS if key in of), (name, of))
+    ]
 
 
 def _latency(name: str, of: Figures) -> list[object]:
@@ -107,15 +118,20 @@ def _packets(name: str, of: Figures) -> list[object]:
 def _cost(name: str, of: Figures) -> list[object]:
     shares = ("server_share_of_a_core", "generator_share_of_a_core", "others_share_of_machine")
     cpu_ms = of["cpu_ms_per_call_second"]
-    bare_ms = of["bare"]["cpu_ms_per_call_second"] if "bare" in of else 0.0
     return [
         name,
         _number(cpu_ms),
-        _number(cpu_ms / bare_ms) if bare_ms else "",
+        *(_times(of, cpu_ms, key) for key in FLOORS),
         *(f"{of[share]:.0%}" for share in shares),
         of["rss_per_call_kib"],
         _number(of["generator_late_ms"]["p99"]),
     ]
+
+
+def _times(of: Figures, cpu_ms: float, floor: str) -> str:
+    """Returns how many times the CPU of `floor` is used."""
+    least_ms = of[floor]["cpu_ms_per_call_second"] if floor in of else 0.0
+    return _number(cpu_ms / least_ms) if least_ms else ""
 
 
 def _rate(step: Figures) -> list[object]:
@@ -132,17 +148,28 @@ def _rate(step: Figures) -> list[object]:
 
 
 def _row(name: str, target: float, of: Figures, key: str, rank: str = "") -> Row:
-    value, beside = (each[key][rank] if rank else each[key] for each in (of, of["bare"]))
-    met = value is not None and value <= target
-    return name, f"≤ {target:g}", _number(value), _number(beside), _verdict(met)
+    """Returns a row; the target is missed where not all calls were up at the end of the phase."""
+    value, plain, on_uvloop = (
+        each[key][rank] if rank else each[key] for each in (of, *(of[floor] for floor in FLOORS))
+    )
+    lost = of["calls"] - of["up_at_end"]
+    met = value is not None and value <= target and not lost
+    return (
+        name,
+        f"≤ {target:g}",
+        _number(value) + (f", {lost} calls not up" if lost else ""),
+        _number(plain),
+        _number(on_uvloop),
+        _verdict(met),
+    )
 
 
 def _limit(name: str, target: float, value: float) -> Row:
-    return name, f"≤ {target:g}", _number(value), "", _verdict(value <= target)
+    return name, f"≤ {target:g}", _number(value), "", "", _verdict(value <= target)
 
 
 def _least(name: str, target: float, value: float, more: str = "") -> Row:
-    return name, f"≥ {target:g}", f"{value:g}{more}", "", _verdict(value >= target)
+    return name, f"≥ {target:g}", f"{value:g}{more}", "", "", _verdict(value >= target)
 
 
 def _verdict(met: bool) -> str:

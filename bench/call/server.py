@@ -36,35 +36,35 @@ LONG_SENTENCE: Final = f"This is the {_MONOLOGUE} of the agent."
 
 
 class Stub:
-    """What all engines have: here there is nothing to start, and nothing to close."""
+    """An engine without resources: starting and closing it does nothing."""
 
     async def start(self) -> None:
-        """Ready."""
+        """Does nothing: the engine is ready when it is made."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the engine holds no resources."""
 
 
 class Listened:
-    """An utterance that is understood at once, as the same words."""
+    """The recognition of an utterance, which gives the same words for any audio, at once."""
 
     def push(self, samples: Pcm) -> None:
-        """Not listened to."""
+        """Drops the samples."""
 
     def partial(self) -> str:
-        """There are no words before the end."""
+        """Returns "": this recogniser gives no interim words."""
         return ""
 
     async def result(self) -> Hypothesis:
-        """At once."""
+        """Returns the words without delay."""
         return Hypothesis("good morning everybody", 0.9)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the engine holds no resources."""
 
 
 class Recognizer(Stub):
-    """The recogniser."""
+    """The recogniser: recognises every utterance as the same words."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listened:
         """See `pipeline.speech.SpeechToText`."""
@@ -72,7 +72,7 @@ class Recognizer(Stub):
 
 
 class Voice(Stub):
-    """The voice: a tone of 400 Hz at -12 dBov, one chunk for each text."""
+    """The text-to-speech engine: gives one chunk for each text, a tone of 400 Hz at -12 dBov."""
 
     rate_hz = VOICE_HZ
 
@@ -86,7 +86,8 @@ class Voice(Stub):
 
 
 class Talker:
-    """A conversation: one sentence for everything that happens, or a monologue that nothing stops."""
+    """A conversation that answers every event with one sentence, or the opening of the call with a monologue
+    that cannot be interrupted."""
 
     def __init__(self, *, monologue: bool) -> None:
         self._monologue = monologue
@@ -100,12 +101,12 @@ class Talker:
                 yield Say(LONG_SENTENCE, interruptible=False)
 
     def report(self) -> AgentReport:
-        """Nothing came of it."""
+        """Returns an empty report."""
         return AgentReport()
 
 
 class Repeater(Talker):
-    """Says what it has understood: words that no voice has in a cache."""
+    """A conversation that repeats the recognised words, which no voice has in its cache."""
 
     def __init__(self) -> None:
         super().__init__(monologue=False)
@@ -119,8 +120,8 @@ class Repeater(Talker):
 
 
 class TalkingAgent(Stub):
-    """The agent; `monologue = true` in its table makes it talk without a pause, `repeats = true` repeat what
-    it hears."""
+    """The agent. With `monologue = true` in its table the agent talks without a pause, with `repeats = true`
+    the agent repeats the recognised words."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._monologue = bool(settings.get("monologue", False))
@@ -132,14 +133,14 @@ class TalkingAgent(Stub):
 
 
 def tone(seconds: float) -> Pcm:
-    """What the voice says."""
+    """Returns a tone of `seconds`, int16 at `VOICE_HZ`."""
     phase = np.arange(int(seconds * VOICE_HZ)) * (2 * np.pi * 400 / VOICE_HZ)
     samples: Pcm = (8192 * np.sin(phase)).astype(np.int16)
     return samples
 
 
 def register() -> None:
-    """Makes the stubs known to the server."""
+    """Registers the stub engines under the name "bench", and the agent under the name "script"."""
     registry.register("stt", "bench", lambda settings: Recognizer())
     registry.register("tts", "bench", lambda settings: Voice())
     registry.register("agent", "script", TalkingAgent)

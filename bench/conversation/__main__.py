@@ -162,20 +162,23 @@ def pictures(names: Sequence[str]) -> Mapping[str, str]:
 
 @click.command()
 @click.option(
-    "--calls", "count", default=CALLS, show_default=True, type=click.IntRange(1), help="Of each rate."
+    "--calls", "count", default=CALLS, show_default=True, type=click.IntRange(1), help="Calls for each rate."
 )
 @click.option(
-    "--only", multiple=True, type=click.Choice(list(SCENARIOS)), help="These scenarios; saves nothing."
+    "--only",
+    multiple=True,
+    type=click.Choice(list(SCENARIOS)),
+    help="Measure these scenarios alone, and save nothing.",
 )
 @click.option(
     "--wire-calls",
     type=click.IntRange(0),
-    help=f"Of each scenario and codec over SIP and RTP.  [default: {WIRE_CALLS}, none with --only]",
+    help=f"Calls over SIP and RTP for each scenario and codec.  [default: {WIRE_CALLS}, none with --only]",
 )
-@click.option("--realtime", is_flag=True, help="Other programs wait while calls are up (SCHED_RR; for root).")
-@click.option("--short", is_flag=True, help="A minute; saves nothing.")
+@click.option("--realtime", is_flag=True, help="Run the calls over SIP and RTP under SCHED_RR (needs root).")
+@click.option("--short", is_flag=True, help="Measure for about a minute, and save nothing.")
 def main(count: int, only: Sequence[str], wire_calls: int | None, *, realtime: bool, short: bool) -> None:
-    """Turn-taking: how fast it answers and yields, and what it lets itself be disturbed by."""
+    """Measures turn-taking: response and yield times, false cut-offs and false interruptions."""
     names = list(only or SCENARIOS)
     figures = measure(names, SHORT_CALLS if short else count)
     if wire_calls is None:

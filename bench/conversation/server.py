@@ -1,7 +1,8 @@
-"""The server that the scripted callers ring: `mediaserver serve` as it is, with the stand-ins for the models.
+"""The server that the scripted callers call: `mediaserver serve` as shipped, with stub models.
 
-`python -m bench.conversation.server serve --config FILE`. What the callers say is read from a file of each
-call (the truth has to cross from their process to this one); what the agent was told is written to one."""
+`python -m bench.conversation.server serve --config FILE`. The stub recogniser of a call reads the caller's
+words from a file that the caller's process writes; the agent of a call writes the events that it receives to
+another file."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _NO_CALL: Final = Job(Part(), Fault.NONE)
 
 
 class WrittenTruth:
-    """What a caller says, as their process wrote it down: a line a word, with times and confidence."""
+    """The words of a caller, from a file: a line for each word, with start, end and confidence."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,7 +41,7 @@ class WrittenTruth:
 
 
 class WritingAgent(Agent):
-    """Writes down what it was told, once that is settled."""
+    """An agent that appends each event to a file, a user's words once they are settled."""
 
     def __init__(self, job: Job, path: Path) -> None:
         super().__init__(job.part, job.fault)
@@ -62,31 +63,33 @@ class WritingAgent(Agent):
 
 
 class Engine:
-    """What the stand-ins of one line have in common; `line` in their tables."""
+    """The base of the stub engines of one line; `line` in an engine's table is the path of the line's files
+    without suffix."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._line = Path(settings["line"]) if "line" in settings else None
 
     async def start(self) -> None:
-        """Ready."""
+        """Does nothing: the engine is ready when it is made."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the engine holds no resources."""
 
     @property
     def job(self) -> Job:
-        """The call that has come; before it nothing is broken, and a spare has none."""
+        """The job of the line's call; a job without faults before the call, and for the engine without a
+        line."""
         path = self._line and self._line.with_suffix(".job")
         return cast(Job, pickle.loads(path.read_bytes())) if path and path.exists() else _NO_CALL
 
     def path(self, suffix: str) -> Path:
-        """A file of the line's."""
+        """Returns the path of the line's file with `suffix`."""
         assert self._line is not None
         return self._line.with_suffix(suffix)
 
 
 class Playing(Engine):
-    """The agent."""
+    """The agent: plays the part of the call's job."""
 
     def join(self, context: AgentContext) -> WritingAgent:
         """See `pipeline.agent.Agent`."""
@@ -94,7 +97,7 @@ class Playing(Engine):
 
 
 class Recognizer(Engine):
-    """Speech to text."""
+    """The recogniser: recognises the words that the caller's process wrote."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
         """See `pipeline.speech.SpeechToText`."""
@@ -103,7 +106,7 @@ class Recognizer(Engine):
 
 
 class Speaking(Engine):
-    """Text to speech."""
+    """The text-to-speech engine: gives the samples of the stub voice."""
 
     rate_hz = RATE_HZ
 

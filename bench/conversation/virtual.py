@@ -1,8 +1,7 @@
-"""Conversations without a network and without waiting: the real `Session` between a scripted caller and
-stand-in models, on a clock that jumps to whatever is due next.
+"""Runs conversations on a virtual clock: the real `Session` between a scripted caller and stub models.
 
-Between them is what is between them in the server, too: RTP, the codec, reordering and concealment, the
-packets' times, all by the media plane's `step`. Only sockets are missing."""
+The audio passes through RTP, the codec, reordering, concealment and the packets' times as in the server, by
+the media plane's `step`. Only the sockets are replaced."""
 
 from __future__ import annotations
 
@@ -36,23 +35,24 @@ from sip.rtp.pulled import Pulled
 from sip.sdp.media_plan import CODECS, Codec
 
 EPOLL_S: Final = 0.001
-"""A loop wakes up so late at most. Else whoever waits for two frames would look just before the second."""
+"""Step of the virtual clock in seconds, the granularity of epoll's timeout: a timer of two frames must not
+expire just before the second frame."""
 
 TICK_S: Final = SLOT_NS / 1e9
-"""Of the media plane."""
+"""Tick of the media plane in seconds."""
 
 _JUDGE: Final = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
 
 
 class Talk(Protocol):
-    """What can be put on a leg: a session, or the baseline."""
+    """A conversation on a leg: a session, or the baseline."""
 
     def run(self) -> Awaitable[SessionResult | None]:
-        """Until the leg ends."""
+        """Runs the conversation until the leg ends."""
 
 
 class Line:
-    """The agent's leg: `sip.rtp.media_stream.MediaStream` with the caller's telephone in place of sockets."""
+    """The agent's leg: a `sip.rtp.media_stream.MediaStream` with the caller's handset instead of sockets."""
 
     def __init__(self, script: Script, codec: Codec, seed: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -82,10 +82,10 @@ class Line:
         self.handset.hang_up()
 
     async def send_dtmf(self, digits: str) -> None:
-        """Not listened to."""
+        """Drops the digits."""
 
     def end(self) -> None:
-        """The caller hung up."""
+        """Ends the leg, as when the caller hangs up."""
         self._timer.cancel()
         listener = self._stream.listener
         if listener is not None:
@@ -137,8 +137,8 @@ def converse(
     settings: SessionSettings | None = None,
     vad_only: bool = False,
 ) -> Taped:
-    """One call, on a clock of its own."""
-    reading()  # made before the clock begins: it takes a process, and real time
+    """Runs one call on a virtual clock of its own and returns the recording."""
+    reading()  # made before the clock starts, since synthesis takes a process and real time
     with asyncio.Runner(loop_factory=partial(VirtualLoop, EPOLL_S)) as runner:
         return runner.run(
             _converse(script, seed, CODECS[codec], settings or SessionSettings(), vad_only=vad_only)
@@ -181,7 +181,7 @@ def _session(
     phrases: Phrases,
     observer: SessionObserver,
 ) -> Session:
-    """With the engines behind the same guards as in the server: a failed decode is tried again."""
+    """Returns a session with the engines behind the same guards as in the server."""
     stalls = fault is Fault.TTS_STALLS
     return Session(
         leg=line,

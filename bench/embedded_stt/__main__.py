@@ -1,9 +1,12 @@
-"""`python -m bench embedded-stt`: how often the embedded recogniser takes other words for an answer, and an
-answer for other words, on the half of the corpus that sets no weights. What it doubts is confirmed by the
-caller, and neither taken nor refused; a doubtful yes or no is not understood, as in a script.
+"""Measures how often the embedded recogniser accepts other words as an answer, and rejects an answer: `python
+-m bench embedded-stt`.
 
-Beside it the grammar alone, as pocketsphinx searches it: the acoustic model as it comes, answers taken from a
-mean word posterior of 0.3 on, and the same utterance frame by frame. CPU is that of either, interleaved."""
+The figures are of the half of the corpus that sets no weights. An agent confirms a doubtful answer with the
+caller, so a doubtful answer counts as confirmed, neither accepted nor rejected; a doubtful yes or no counts
+as not understood, as in a script.
+
+The baseline is pocketsphinx's search of the grammar alone: the unadapted acoustic model, answers accepted
+from a mean word posterior of 0.3, the same audio frame by frame. Both are measured in turns, by CPU time."""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from pipeline.stt.sphinx.verified import Verified
 
 LONGEST_S: Final = 8
 SHORT: Final = 8
-"""In a short run one of so many other words is asked, and of the answers too."""
+"""A short run takes one in so many questions."""
 
 _POSTERIOR: Final = 0.3
 _FRAME: Final = RATE_HZ // 50 * 2
@@ -37,7 +40,7 @@ Recognize = Callable[[bytes, Grammar], Hypothesis]
 
 
 class Alone:
-    """The grammar without a way out of it."""
+    """The baseline: pocketsphinx's search of the grammar, without rejection."""
 
     def __init__(self) -> None:
         self._decoder = pocketsphinx.Decoder(
@@ -46,7 +49,7 @@ class Alone:
         self._known: dict[Grammar, str] = {}
 
     def __call__(self, samples: bytes, made: Grammar) -> Hypothesis:
-        """The answer, without words for none."""
+        """Recognises int16 `samples` at `RATE_HZ`; a hypothesis without words is no answer."""
         decoder = self._decoder
         if made not in self._known:
             self._learn(made)
@@ -69,14 +72,14 @@ class Alone:
 
 
 class Shipped:
-    """What a call has: the search that follows the caller, and what is asked at the end of it."""
+    """The recogniser of a call: the search during the utterance, and the verification at its end."""
 
     def __init__(self) -> None:
         self._live = SphinxDecoder(dictionary(), narrow=True)
         self._verified = Verified(dictionary(), narrow=True)
 
     def __call__(self, samples: bytes, made: Grammar) -> Hypothesis:
-        """The answer, without words for none."""
+        """Recognises int16 `samples` at `RATE_HZ`; a hypothesis without words is no answer."""
         self._live.begin(made)
         for start in range(0, len(samples), _FRAME):
             self._live.feed(samples[start : start + _FRAME])
@@ -89,8 +92,9 @@ class Shipped:
 
 @dataclass(slots=True)
 class Count:
-    """What became of the questions of one kind. `taken` without being `confirmed`. `right`: heard word for
-    word. `words`, `wrong`: of those that were answered."""
+    """Counts of the questions of one kind. `taken`: answers accepted without confirmation. `confirmed`:
+    doubtful answers. `right`: answers recognised word for word. `words`, `wrong`: words of the accepted and
+    confirmed answers, and the wrong ones of these."""
 
     asked: int = 0
     taken: int = 0
@@ -100,7 +104,7 @@ class Count:
     wrong: int = 0
 
     def add(self, right: str, heard: Hypothesis) -> None:
-        """One more, with what was to be heard and what was."""
+        """Counts a question with the right answer and the recognised one."""
         self.asked += 1
         self.taken += heard.text != "" and not heard.doubtful
         self.confirmed += heard.doubtful
@@ -115,8 +119,8 @@ Counts = dict[tuple[str, str, bool], Count]
 
 
 def measure(asked: Iterable[Question]) -> tuple[dict[str, Counts], dict[str, float], float]:
-    """The counts by contender, material, kind and whether there was an answer; CPU seconds by contender; the
-    seconds of audio."""
+    """Asks each contender every question. Returns the counts by contender, material, kind and whether the
+    question had an answer; the CPU seconds by contender; the seconds of audio."""
     contenders: dict[str, Recognize] = {"shipped": Shipped(), "grammar alone": Alone()}
     counts: dict[str, Counts] = {name: defaultdict(Count) for name in contenders}
     spent: dict[str, float] = dict.fromkeys(contenders, 0.0)
@@ -163,7 +167,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def tables(counts: dict[str, Counts]) -> tuple[list[list[object]], list[list[object]]]:
-    """Shows and gives what became of other words, and of answers."""
+    """Prints and returns the tables of other words and of answers."""
     others, answers = _rows(counts, answers=False), _rows(counts, answers=True)
     columns = ["", "asked", "confirmed", "taken", "taken, grammar alone"]
     report.show("no answer, and taken for one", columns, others)
@@ -173,10 +177,10 @@ def tables(counts: dict[str, Counts]) -> tuple[list[list[object]], list[list[obj
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="Every eighth question; nothing is saved.")
-@click.option("--every", default=1, help="Of the questions that other words are put to, one in so many.")
+@click.option("--short", is_flag=True, help="Ask every eighth question and save nothing.")
+@click.option("--every", default=1, metavar="N", help="Ask one in N of the questions without an answer.")
 def main(short: bool, every: int) -> None:
-    """Other words taken for answers, and answers refused."""
+    """Measures accepted other words and rejected answers of the embedded recogniser."""
     if not PROMPTS.is_dir():
         raise click.ClickException("the Debian package asterisk-core-sounds-en-wav is not installed")
     asked = [question for question in questions() if not question.spoken.tunes]

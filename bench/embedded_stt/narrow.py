@@ -48,8 +48,8 @@ _TAIL: Final = ''')
 
 
 def mllr() -> str:
-    """The file that pocketsphinx reads: one class, three streams (cepstra and their two derivatives), and for
-    each the matrix, what is added (nothing), and the factor of the variances."""
+    """Returns the MLLR file of pocketsphinx: one class, three streams (cepstra and their two derivatives),
+    and for each stream the matrix, an offset of zero, and the factors of the variances."""
     size = len(TRANSFORM)
     rows = [*TRANSFORM, (0.0,) * size, (1.0,) * size]
     stream = "\\n".join([str(size), *(" ".join(map(str, row)) for row in rows)])
@@ -99,7 +99,7 @@ def regression(wide: Matrix, narrow: Matrix) -> Matrix:
 
 @click.command()
 def main() -> None:
-    """What a line of 8 kHz makes of the acoustic model, set anew."""
+    """Fits the adaptation of the acoustic model to a line of 8 kHz, and prints the module."""
     spoken = [both(voice, text) for voice in VOICES for text in SENTENCES]
     rows: list[Matrix] = []
     for wide, narrow in zip(

@@ -170,7 +170,8 @@ def _among(names: Sequence[Spoken], pool: Sequence[str], dice: random.Random) ->
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(folder: Path) -> None:
-    """Other words taken for answers, and answers refused, of people; the odd ones are unknown to the fit."""
+    """Measures accepted other words and rejected answers on recorded people, of whom the odd ones tuned
+    nothing."""
     asked = list(questions(folder))
     found: dict[str, object] = {}
     for half, tunes in (("reported", False), ("tuned on", True)):

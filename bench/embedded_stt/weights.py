@@ -27,19 +27,19 @@ from pipeline.stt.sphinx.jsgf import grammar
 from pipeline.stt.sphinx.verified import Verified
 
 PLAIN_ODDS: Final = math.log(0.79 / 0.39)
-"""How much likelier an answer that begins with yes or no is than a corpus with each answer once a voice
-tells: of 5,418 answers to yes-or-no questions in the Switchboard corpus 79 % (Jurafsky, Shriberg, Biasca
+"""Log odds of an answer that begins with yes or no, over its share in a corpus with each answer once for each
+voice: of 5,418 answers to yes-or-no questions in the Switchboard corpus 79 % (Jurafsky, Shriberg, Biasca
 1997: yes 2,934, affirmative non-yes 842, no 1,340, negative non-no 302), of the grammar's 9 in 23."""
 
 TAKEN: Final = MappingProxyType({"yes_no": 0.04, "date": 0.06, "digits": 0.04, "a list": 0.03})
-"""Of other words, the share that is taken for answers in the half that tunes, at most, without asking whether
-they are right. Answers below are confirmed by the caller. Other kinds of question are held to be lists."""
+"""Largest share of other words that are accepted as answers without confirmation, in the half that tunes, by
+kind of question; other kinds use the share of lists. Less certain answers are confirmed by the caller."""
 
 _OTHERS: Final = ("recorded", "people")
-"""Whose other words set the priors."""
+"""The materials whose other words set the priors."""
 
 _MATERIAL: Final = MappingProxyType({"recorded": 1, "synthetic": 3, "people": 3})
-"""What the announcer, the synthetic voices and the people count."""
+"""Weights of the announcer, the synthetic voices and the people in the regression."""
 
 _FITTED: Final = -5.0
 """What fits worse sets a kind's prior, but no other weight: it is other words nearly always, and the weights
@@ -64,7 +64,7 @@ WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`right`: the share of the words that were said."""
+    """The evidence of one recognition. `right`: the share of the spoken words that were recognised."""
 
     question: Question
     found: dict[str, float]
@@ -72,7 +72,7 @@ class Row:
 
 
 def rows(asked: Sequence[Question]) -> list[Row]:
-    """The evidence for everything that is heard, right or not."""
+    """Returns the evidence of each recognition, right or wrong."""
     recognizer = Verified(dictionary(), narrow=True)
     heard = []
     for question in asked:
@@ -93,8 +93,8 @@ def _share(said: str, heard: str) -> float:
 
 
 def fit(heard: Sequence[Row]) -> dict[str, float]:
-    """The weights. Answers count as much as what is none, however many there are of each, every person with
-    the same number of them, and of a person every kind of question."""
+    """Fits the weights. Questions with and without an answer have the same total weight, every person has the
+    same, and so has every kind of question of a person."""
     names = [name for name in heard[0].found if name not in (PLAIN, *KINDS)]
     matrix = np.array([[row.found[name] for name in names] for row in heard])
     centre, scale = matrix.mean(axis=0), matrix.std(axis=0) + 1e-9
@@ -136,8 +136,8 @@ def _counts(heard: Sequence[Row]) -> Matrix:
 def with_kinds(
     weights: Mapping[str, float], heard: Sequence[Row], asked: Sequence[Question]
 ) -> dict[str, float]:
-    """The weights with the prior of each kind of question at which no more than `TAKEN` of other words, of
-    the announcer and of the people, reach a confidence of 0.5."""
+    """Returns the weights with the prior of each kind of question for which at most the share `TAKEN` of the
+    other words of the announcer and of the people reaches a confidence of 0.5."""
     priors = {
         kind: -max(_reached(weights, kind, material, heard, asked) for material in _OTHERS) for kind in TAKEN
     }
@@ -171,8 +171,8 @@ def _reached(
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(folder: Path) -> None:
-    """The weights of what speaks for a text of the embedded recogniser, set anew. FOLDER: as
-    `embedded-stt-people`."""
+    """Fits the weights of the evidence for an answer of the embedded recogniser, and prints the module.
+    FOLDER: as for `embedded-stt-people`."""
     asked = [*tuning_questions(), *(each for each in people(folder) if each.spoken.tunes)]
     heard = rows(asked)
     weights = with_kinds(fit([row for row in heard if row.found["fit"] >= _FITTED]), heard, asked)

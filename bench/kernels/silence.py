@@ -1,8 +1,7 @@
-"""Digital silence after a voice, for every kernel that remembers: what it costs beside the voice.
+"""Measures the CPU cost of digital silence after a voice, for every kernel with state.
 
-µ-law's 0xFF, A-law's 0xD5 and the pauses of DTX are one value over and over. What a filter remembers of the
-voice then decays for as long as the silence lasts, and must not become subnormal.
-"""
+In µ-law's 0xFF, A-law's 0xD5 and the pauses of DTX all samples have one value. The state of a recursive
+filter then decays for as long as the silence lasts, and must not become subnormal."""
 
 from __future__ import annotations
 
@@ -32,10 +31,10 @@ MOST_UNSEARCHED: Final = 0.9
 MEMORYLESS: Final = frozenset(
     {"ulaw_decode", "alaw_decode", "ulaw_encode", "alaw_encode", "rms", "rms_dbfs", "peak", "mix"}
 )
-"""Kernels whose output is of their input alone, in integers or in one sum."""
+"""Kernels without state: the output depends on the input alone."""
 
 Step: TypeAlias = Callable[[Pcm, Pcm], object]
-"""One frame: what the caller's line brings, and what is played to it meanwhile."""
+"""Processes one frame: the received frame, and the frame that is sent at the same time."""
 
 _VOICE_FRAMES: Final = 300
 _SILENT_FRAMES: Final = 3000  # a minute: the slowest memory, the echo's correlation, takes 42 s to decay
@@ -46,9 +45,10 @@ _PITCH_FRAMES: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One row: the function of `pipeline.audio.kernels` that it is about, and what makes one that has heard
-    nothing yet. `quiet`: the linear value of silence. `heard`, `played`: what becomes silent after the
-    voice. `most`: the limit of the cost in silence, as a multiple of the cost in voice."""
+    """One row. `kernel`: the measured function of `pipeline.audio.kernels`; `begin`: makes a step with
+    initial state. `quiet`: the linear value of silence. `heard`, `played`: whether the received and the sent
+    audio become silent after the voice. `most`: the limit of the cost in silence, as a multiple of the cost
+    in voice."""
 
     name: str
     kernel: str
@@ -60,21 +60,23 @@ class Listener:
     most: float = MOST
 
     def in_voice(self) -> Callable[[], object]:
-        """One frame after the other of a voice, to one that has heard some already."""
+        """Returns a function that processes one frame of voice per call, after a warm-up with voice."""
         step, frames = self.begin(), self._frames()
         for _ in range(_VOICE_FRAMES):
             step(*next(frames))
         return lambda: step(*next(frames))
 
     def in_silence(self) -> Callable[[], object]:
-        """The same of silence, after a voice and a minute of silence."""
+        """Returns a function that processes one frame of silence per call, after voice and a minute of
+        silence."""
         run = self._falls_silent()
         for _ in range(_SILENT_FRAMES):
             run()
         return run
 
     def meets_subnormals(self) -> bool:
-        """In the first minute of silence after a voice; False where the processor does not tell."""
+        """Whether subnormal numbers occur in the first minute of silence after a voice; False where the
+        processor has no such flag."""
         run = self._falls_silent()
         return subnormals.KNOWN and any(subnormals.met(run) for _ in range(_SILENT_FRAMES))
 
@@ -91,7 +93,8 @@ class Listener:
         return run
 
     def _frames(self) -> Iterator[tuple[Pcm, Pcm]]:
-        """Noise at a voice's level is played, and comes back 14 dB lower."""
+        """Yields received and sent frames: noise at the level of a voice is sent, and its echo is received 14
+        dB lower."""
         random = np.random.default_rng(20)
         voice = random.normal(0, 3000, (50, frame_samples(self.rate_hz)))
         played, heard = voice.astype(np.int16), (0.2 * voice).astype(np.int16)
@@ -100,7 +103,7 @@ class Listener:
 
 
 def listeners() -> list[Listener]:
-    """Every row."""
+    """Returns every row."""
     pairs = ((8000, 16000), (16000, 8000), (22050, 8000), (24000, 8000), (48000, 16000))
     return [
         *(each for rate_hz in LINE_RATES_HZ for each in _at(rate_hz)),

@@ -232,7 +232,7 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="Every fourth utterance, a quarter of the noise.")
+@click.option("--short", is_flag=True, help="Take every fourth utterance and a quarter of the noise.")
 def main(short: bool) -> None:
     """Recorded people: digits, phrases, other words, noise; results/people.json and people.md."""
     lacking = [package for package, file in PACKAGES.items() if not file.is_file()]

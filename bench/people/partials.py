@@ -1,7 +1,7 @@
-"""How old the words are that are known while somebody speaks: decoded at once on a virtual clock.
+"""Measures the age of interim words: decoded at once, on a virtual clock.
 
-A word is as old as the time from its end, as Whisper's own alignment of the whole has it, to when two decodes
-have agreed on it, the decode's CPU time included: what it takes on a core that is free."""
+The age of a word is the time from its end (by Whisper's alignment of the whole utterance) until two decodes
+agree on the word, plus the CPU time of the decode: the age on an idle core."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ SHORTEST_WORDS: Final = 8
 
 
 class AtOnce:
-    """Decodes where it is asked, and counts what that takes. `every_s`: between two decodes."""
+    """Decodes interim words within the call that asks for these, and measures the CPU time. `every_s`:
+    seconds between two decodes."""
 
     def __init__(self, engine: FasterWhisper, every_s: float) -> None:
         self.cpu_s: list[float] = []
@@ -40,11 +41,11 @@ class AtOnce:
     def submit(
         self, samples: Any, rate_hz: int, language: str, expected: Expected | None
     ) -> Future[Hypothesis]:
-        """A result."""
+        """Submits an utterance for its final result."""
         return self._engine.submit(samples, rate_hz, language, expected)
 
     def submit_spare(self, samples: Any, rate_hz: int, language: str) -> Future[Hypothesis]:
-        """The words so far, when this returns."""
+        """Decodes the utterance so far; the returned result is complete."""
         began = cpu_s()
         decoded = self._engine.submit_spare(samples, rate_hz, language)
         decoded.result()
@@ -52,12 +53,12 @@ class AtOnce:
         return decoded
 
     def spare_pause_s(self) -> float:
-        """As often as is measured."""
+        """Returns the seconds between two decodes."""
         return self._every_s
 
 
 def measure(engine: FasterWhisper, corpus: Sequence[Spoken]) -> list[dict[str, Any]]:
-    """A row for each pause between decodes."""
+    """Measures the age of interim words, and returns a row for each interval between decodes."""
     spoken = [each for each in corpus if len(each.text.split()) >= SHORTEST_WORDS][:SPEAKERS]
     model = whisper_model.load(local_directory(), threads=1, device="cpu", compute_type="int8")
     ends = [list(_ends(model, each)) for each in spoken]
@@ -90,7 +91,7 @@ def _row(
 
 
 def _stable(at_once: AtOnce, spoken: Spoken, every_s: float) -> Iterator[tuple[str, float]]:
-    """Each word when it is known, with the second of the sound that was pushed until then."""
+    """Yields each interim word when it is stable, with the seconds of audio pushed until then."""
     line = UtteranceFormat(LINE_HZ, LANGUAGE, None)
     listening = WhisperListening(at_once, line, partial_every=round(every_s * LINE_HZ))
     seen = 0
@@ -104,7 +105,7 @@ def _stable(at_once: AtOnce, spoken: Spoken, every_s: float) -> Iterator[tuple[s
 
 
 def _ends(model: Any, spoken: Spoken) -> Iterator[tuple[str, float]]:
-    """The words of the whole, and when each ends."""
+    """Yields the words of the whole utterance, with the second at which each ends."""
     audio = resample(spoken.samples, LINE_HZ, MODEL_RATE_HZ).astype(np.float32) / np.float32(32768)
     segments, _ = model.transcribe(
         audio, language=LANGUAGE, beam_size=1, temperature=0.0, word_timestamps=True, without_timestamps=True
@@ -116,5 +117,5 @@ def _ends(model: Any, spoken: Spoken) -> Iterator[tuple[str, float]]:
 
 
 def cpu_s() -> float:
-    """User and system time of this process and of those that it has started and that run."""
+    """Returns the CPU seconds (user and system) of this process and its running children."""
     return time.process_time() + sum(map(warm_up.cpu_s, children(os.getpid())))

@@ -143,10 +143,10 @@ def _kept_up(kind: str, participants: int, seconds: float) -> float | None:
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="A few seconds each, capacity up to its target only.")
+@click.option("--short", is_flag=True, help="Measure a few seconds each, and capacity up to its target only.")
 @click.option("--participants", default=20, show_default=True)
 def main(short: bool, participants: int) -> None:
-    """People in rooms: latency, CPU, how many."""
+    """Measures latency, CPU and capacity of WebRTC participants in rooms."""
     seconds = 6.0 if short else 30.0
     figures: dict[str, dict[str, float]] = {}
     for kind in KINDS:

@@ -163,9 +163,9 @@ def measure(corpus: Sequence[Recording]) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--short", is_flag=True, help="A tenth of the recordings; saves nothing.")
+@click.option("--short", is_flag=True, help="Take a tenth of the recordings, and save nothing.")
 def main(*, short: bool) -> None:
-    """Voice detectors on recorded people: onsets found, late and missed, false voice, CPU of a frame."""
+    """Compares voice detectors on recorded people: late and missed onsets, false voice, CPU of a frame."""
     corpus = list(recordings())
     figures = measure(corpus[::10] if short else corpus)
     text = page(figures, report.machine())

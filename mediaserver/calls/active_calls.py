@@ -9,7 +9,7 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.detail_record import CallDetailRecord
-from mediaserver.calls.phone_call import PhoneCall, Step
+from mediaserver.calls.phone_call import PhoneCall, PhoneCallState
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.queue.records import CallStatus, Claim, Outcome
@@ -85,7 +85,9 @@ class ActiveCalls:
 
     def take(self, claim: Claim, agent: AgentSettings, call: Call) -> None:
         """Answers an inbound call that was recorded; returns at once. Raises `EngineMissing`."""
-        live = PhoneCall(claim, CallProfile.of(agent, self._engines), self._services, step=Step.PLACING)
+        live = PhoneCall(
+            claim, CallProfile.of(agent, self._engines), self._services, state=PhoneCallState.PLACING
+        )
         self._start(live, live.take(call))
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:

@@ -50,8 +50,8 @@ PROGRESS: Mapping[CallState, CallStatus] = {
 STOPPED = "The server stopped while it rang"
 
 
-class Step(Enum):
-    """The step of a live call, as far as hanging up depends on it."""
+class PhoneCallState(Enum):
+    """The state of a live call, as far as hanging up depends on it."""
 
     WAITING = auto()  # not armed
     PLACING = auto()  # armed, the INVITE about to be sent; or an inbound call, to be answered
@@ -66,14 +66,19 @@ class PhoneCall:
     outcome is written."""
 
     def __init__(
-        self, claim: Claim, profile: CallProfile, services: CallServices, *, step: Step = Step.WAITING
+        self,
+        claim: Claim,
+        profile: CallProfile,
+        services: CallServices,
+        *,
+        state: PhoneCallState = PhoneCallState.WAITING,
     ) -> None:
         self.cdr = CallDetailRecord(claim, services)
         self._conversation = LiveConversation(self.cdr, profile, services)
         self._profile = profile
         self._services = services
         self._line: AnswerDetector | None = None  # on outbound calls
-        self._step = step
+        self._state = state
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
         self._stopped = False  # the node stops
@@ -93,7 +98,7 @@ class PhoneCall:
             return
         if self._over():
             return  # given back meanwhile
-        if self._step is Step.ABANDONED:
+        if self._state is PhoneCallState.ABANDONED:
             self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
         else:
             await self._place(trunk)
@@ -111,17 +116,17 @@ class PhoneCall:
 
     async def hang_up(self) -> None:
         """Ends the call in any state. Returns when the hang-up is requested, not when the call is over."""
-        if self._step in (Step.WAITING, Step.PLACING):
-            self._step = Step.ABANDONED
-        elif self._step is Step.CONNECTED and self._call is not None:
+        if self._state in (PhoneCallState.WAITING, PhoneCallState.PLACING):
+            self._state = PhoneCallState.ABANDONED
+        elif self._state is PhoneCallState.CONNECTED and self._call is not None:
             await self._call.hang_up()
-        elif self._step is Step.TALKING:
+        elif self._state is PhoneCallState.TALKING:
             self._conversation.stop()
 
     def give_back(self) -> None:
         """Returns a call that is not armed to the queue, because the node takes no more calls; others go
         on."""
-        if self._step is Step.WAITING:
+        if self._state is PhoneCallState.WAITING:
             self._release("this node takes no more calls")
 
     async def give_up(self) -> None:
@@ -130,13 +135,17 @@ class PhoneCall:
         the agent's retry rules decide."""
         self._stopped = True
         self.give_back()
-        if self._call is not None and self._step is Step.CONNECTED and self._unanswered_yet(self._call):
+        if (
+            self._call is not None
+            and self._state is PhoneCallState.CONNECTED
+            and self._unanswered_yet(self._call)
+        ):
             await self._call.hang_up(HangupCause.NO_ANSWER)
         else:
             await self.hang_up()
 
     def _over(self) -> bool:
-        return self._step is Step.OVER
+        return self._state is PhoneCallState.OVER
 
     @staticmethod
     def _unanswered_yet(call: Call) -> bool:
@@ -144,7 +153,7 @@ class PhoneCall:
         return call.direction is Direction.OUTBOUND and waiting
 
     async def _place(self, trunk: Trunk) -> None:
-        self._step = Step.PLACING
+        self._state = PhoneCallState.PLACING
         claim = self.cdr.claim
         asked = claim.sip.get("headers", {})
         self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
@@ -197,13 +206,13 @@ class PhoneCall:
     def _release(self, reason: str) -> None:
         """Returns the call to the queue; no INVITE was sent."""
         log.warning("call not dialled", extra={**self.cdr.fields(), "reason": reason})
-        self._step = Step.OVER
+        self._state = PhoneCallState.OVER
         store = self._services.store
         self.cdr.note("release", lambda: store.release(self.cdr.claim))
 
     async def _follow(self, call: Call) -> None:
-        abandoned, stopped = self._step is Step.ABANDONED, self._stopped
-        self._call, self._step = call, Step.CONNECTED
+        abandoned, stopped = self._state is PhoneCallState.ABANDONED, self._stopped
+        self._call, self._state = call, PhoneCallState.CONNECTED
         if self._services.traces is not None:
             self._services.traces.follow(call, self.cdr.call_id)
         call.on_state(self._state_changed)
@@ -221,7 +230,7 @@ class PhoneCall:
         await self._talk(call)
 
     async def _talk(self, call: Call) -> None:
-        self._step = Step.TALKING
+        self._state = PhoneCallState.TALKING
         result, error = await self._conversation.converse(call, line=self._line)
         if (
             was_transferred(result)
@@ -274,7 +283,7 @@ class PhoneCall:
         )
 
     def _finish(self, outcome: Outcome) -> None:
-        self._step = Step.OVER
+        self._state = PhoneCallState.OVER
         if self._call is not None:
             self.cdr.sip |= ended(self._call)
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND

@@ -52,7 +52,7 @@ _leftovers: set[asyncio.Task[None]] = set()
 bounded by the end of the leg."""
 
 
-class Step(Enum):
+class TransferState(Enum):
     """The state of a transfer."""
 
     RINGING = auto()
@@ -116,7 +116,7 @@ class TransferBridge:
         self._recording = recording
         self._loop = asyncio.get_running_loop()
         self._call: Call | None = None
-        self._step = Step.RINGING
+        self._state = TransferState.RINGING
         self._over = asyncio.Event()
         self._told = asyncio.Event()
         self._ended_by = ""
@@ -133,7 +133,7 @@ class TransferBridge:
         try:
             return await self._run(began)
         finally:
-            self._step = Step.OVER
+            self._state = TransferState.OVER
             bridge.on_left = bridge.on_key = bridge.tap = None
             bridge.attach(None, None)
             if self._call is not None:
@@ -198,7 +198,7 @@ class TransferBridge:
         call, began = self._call, self._loop.time()
         if call is None or self._over.is_set():
             return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
-        self._step = Step.TALKING
+        self._state = TransferState.TALKING
         self._bridge.attach(self, None)
         self._bridge.tap = self._record
         self._bridge.on_key = self._pass_on
@@ -215,7 +215,7 @@ class TransferBridge:
     async def _say(self, words: Pcm) -> None:
         if self._over.is_set():
             return
-        self._step = Step.REGRETTING
+        self._state = TransferState.REGRETTING
         playout = Playout(self._bridge.rate_hz, self)
         playout.tap = self._recording.agent if self._recording is not None else None
         self._bridge.attach(self, playout)
@@ -260,7 +260,7 @@ class TransferBridge:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """Records the callers' audio until the person has answered."""
-        if self._recording is not None and self._step is not Step.TALKING:
+        if self._recording is not None and self._state is not TransferState.TALKING:
             self._recording.caller(frame, position, now)
 
     def digit_received(self, digit: str, now: float) -> None:

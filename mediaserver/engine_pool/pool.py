@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
 from weakref import WeakSet
 
 from mediaserver.engine_pool.choice import AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
@@ -20,7 +19,6 @@ from pipeline import registry
 from pipeline.agent import Agent
 from pipeline.audio.other_vads import MakeVoiceDetector, voice_detector
 from pipeline.audio.vad import EnergyVad
-from pipeline.call_progress.answer_detection import TALK_TO_ALL
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.scorer import BuiltInDetector
@@ -34,9 +32,6 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import TextToSpeech
 from pipeline.stt.fallback import FallbackRecognizer
 
-BUILT_IN: Final = EndOfTurnDetector()
-"""The end-of-turn detector of `AgentEngines` that are made without one."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class AgentEngines:
@@ -48,10 +43,10 @@ class AgentEngines:
     fallback_tts: tuple[TextToSpeech, ...]
     phrases: Phrases
     session: SessionSettings
-    line: AnswerDetectionSettings = TALK_TO_ALL
-    detector: EndOfTurnDetector = BUILT_IN
+    line: AnswerDetectionSettings
+    detector: EndOfTurnDetector
+    uses: frozenset[str]
     vad: MakeVoiceDetector = EnergyVad
-    uses: frozenset[str] = frozenset()
 
 
 class Engines:

@@ -27,8 +27,8 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The rules' decision about a call. `rule` None: dial it; otherwise not before `until_ms`, or never where
+class Ruling:
+    """What the rules say about a call. `rule` None: dial it; otherwise not before `until_ms`, or never where
     that is 0. `reason`: the message for the client."""
 
     rule: Rule | None = None
@@ -67,13 +67,13 @@ FROM decisions WHERE call_id = :call_id
 """
 
 
-def note(tx: Tx, call_id: str, verdict: Verdict) -> None:
+def note(tx: Tx, call_id: str, ruling: Ruling) -> None:
     """Records why the call was not dialled."""
     values = {
         "call_id": call_id,
-        "rule": verdict.rule,
-        "reason": verdict.reason,
-        "until_ms": verdict.until_ms,
+        "rule": ruling.rule,
+        "reason": ruling.reason,
+        "until_ms": ruling.until_ms,
     }
     if not tx.run(_AGAIN, **values):
         tx.run(_FIRST, **values)

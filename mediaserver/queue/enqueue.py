@@ -146,20 +146,20 @@ def _plans(
 
 
 def _plan(tx: Tx, known: Facts, call: NewCall, before_ms: Sequence[int]) -> ItemResult:
-    verdict = rules.forbidden(tx, known, call.phone_number)
+    ruling = rules.forbidden(tx, known, call.phone_number)
     at_ms = max(known.now_ms, call.not_before_ms)
     if before_ms:
         at_ms = max(at_ms, before_ms[-1] + SPACING_MINUTES * 60_000)
-    if verdict.rule is None:
-        verdict = rules.open_at(known, call.phone_number, at_ms)
-        at_ms = max(at_ms, verdict.until_ms)
-    if verdict.refused:
-        return ItemResult(Action.FAILED, verdict.reason, rule=verdict.rule)
+    if ruling.rule is None:
+        ruling = rules.open_at(known, call.phone_number, at_ms)
+        at_ms = max(at_ms, ruling.until_ms)
+    if ruling.refused:
+        return ItemResult(Action.FAILED, ruling.reason, rule=ruling.rule)
     contact = rules.planned(tx, known, call.phone_number, at_ms=at_ms, also_ms=before_ms)
     if contact.rule is not None:
         return ItemResult(Action.FAILED, contact.reason, contact.until_ms, rule=contact.rule)
     if at_ms > known.now_ms:
-        return ItemResult(Action.QUEUED_LATER, scheduled_for_ms=at_ms, rule=verdict.rule)
+        return ItemResult(Action.QUEUED_LATER, scheduled_for_ms=at_ms, rule=ruling.rule)
     return ItemResult(Action.QUEUED_NOW)
 
 

@@ -41,7 +41,8 @@ WHERE e.erased_at_ms = 0 AND c.stage = 'FINISHED' ORDER BY c.position LIMIT :lim
 # Whoever still held the call as UNKNOWN holds it no more, and writes nothing to it.
 _CLEAR = """
 UPDATE calls SET phone_number = '', dial_number = '', variables = '{}', metadata = '{}', transcript = '[]',
-    turns = '[]', analysis = '{}', sip = '{}', error = '', recording_path = '', recording_url = '', recording_node = '',
+    turns = '[]', analysis = '{}', sip = '{}', error = '',
+    recording_path = '', recording_url = '', recording_node = '',
     transcript_kept = 0, signalling_kept = 0, erased_at_ms = {now}, owner = '', epoch = epoch + 1
 WHERE id = :id AND stage = 'FINISHED'
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mediaserver.db.database import Tx
 from mediaserver.queue import rules
-from mediaserver.queue.decisions import Verdict
+from mediaserver.queue.decisions import Ruling
 
 _INSERT = """
 INSERT INTO legs (id, call_id, company_id, trunk_id, started_at_ms)
@@ -33,35 +33,35 @@ class NewLeg:
     phone_number: str
 
 
-def take(tx: Tx, leg: NewLeg) -> Verdict:
+def take(tx: Tx, leg: NewLeg) -> Ruling:
     """Reserves a place for a leg among its company's and its trunk's calls, for as long as the call lasts or
-    until `leave`. A verdict with a rule: no place, or the number may not be called."""
+    until `leave`. A ruling with a rule: no place, or the number may not be called."""
     rules.lock_company(tx, leg.company_id)
     tx.run(_SWEEP, company_id=leg.company_id)
     known = rules.facts(tx, company_id=leg.company_id, trunk_id=leg.trunk_id, agent_id=leg.agent_id)
-    verdict = rules.forbidden(tx, known, leg.phone_number)
-    if verdict.rule is None:
-        verdict = rules.room(tx, known)
-    if verdict.rule is None:
+    ruling = rules.forbidden(tx, known, leg.phone_number)
+    if ruling.rule is None:
+        ruling = rules.room(tx, known)
+    if ruling.rule is None:
         tx.run(_INSERT, id=leg.id, call_id=leg.call_id, company_id=leg.company_id, trunk_id=leg.trunk_id)
-    return verdict
+    return ruling
 
 
-def hold(tx: Tx, company_id: str, room: str) -> Verdict:
+def hold(tx: Tx, company_id: str, room: str) -> Ruling:
     """Reserves a place among the company's calls for a web call about to begin in `room`: until the call is
-    written, `leave` frees the place, or two minutes have passed. The same room keeps its place. A verdict
+    written, `leave` frees the place, or two minutes have passed. The same room keeps its place. A ruling
     with a rule: no place."""
     rules.lock_company(tx, company_id)
     tx.run(_SWEEP, company_id=company_id)
     if tx.row("SELECT id FROM legs WHERE id = :room", room=room) is not None:
         return rules.GO
-    verdict = vacancy(tx, company_id=company_id)
-    if verdict.rule is None:
+    ruling = vacancy(tx, company_id=company_id)
+    if ruling.rule is None:
         tx.run(_INSERT, id=room, call_id=room, company_id=company_id, trunk_id="")
-    return verdict
+    return ruling
 
 
-def vacancy(tx: Tx, company_id: str) -> Verdict:
+def vacancy(tx: Tx, company_id: str) -> Ruling:
     """Whether the company is below its limit of concurrent calls at this moment."""
     return rules.room(tx, rules.facts(tx, company_id=company_id, trunk_id="", agent_id=""))
 

@@ -16,7 +16,7 @@ from typing import Any
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
 from mediaserver.queue import batches, decisions, rules
-from mediaserver.queue.decisions import Rule, Verdict
+from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.outbox import iso, write_event
 from mediaserver.queue.records import TRANSITIONS, CallStatus, Claim, Outcome, Stage
 from mediaserver.queue.requests import BatchStatus
@@ -157,7 +157,7 @@ def _tried_again(tx: Tx, row: Row, call_id: str, outcome: Outcome) -> bool:
     at_ms = _allowed(tx, row, now_ms + int(pauses_s[table["before"]] * 1000))
     _put_back(tx, call_id, at_ms, paused=batch is BatchStatus.PAUSED)
     reason = f"Attempt ended {outcome.cause}: retry {table['before'] + 1} of {len(pauses_s)} for that cause"
-    decisions.note(tx, call_id, Verdict(Rule.RETRY, reason, at_ms))
+    decisions.note(tx, call_id, Ruling(Rule.RETRY, reason, at_ms))
     write_event(tx, call_id=call_id, kind="call.queued", data=_attempted(outcome, at_ms))
     return True
 
@@ -174,7 +174,7 @@ def not_dialled(tx: Tx, call_id: str, batch_id: str, outcome: Outcome) -> None:
     now_ms = row["now_ms"] if row is not None else 0
     end_attempt(tx, call_id, outcome, now_ms)
     _put_back(tx, call_id, now_ms, paused=batches.held_status(tx, batch_id) is BatchStatus.PAUSED)
-    decisions.note(tx, call_id, Verdict(Rule.NOT_DIALLED, outcome.error, now_ms))
+    decisions.note(tx, call_id, Ruling(Rule.NOT_DIALLED, outcome.error, now_ms))
     write_event(tx, call_id=call_id, kind="call.queued", data=_attempted(outcome, now_ms))
 
 

@@ -23,7 +23,7 @@ from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
 from mediaserver.queue import batches, decisions, history, rules
 from mediaserver.queue.cancel import cancel_orphans
-from mediaserver.queue.decisions import Rule, Verdict
+from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.finish import HOLD, end, fence, finish, not_dialled
 from mediaserver.queue.outbox import write_event
 from mediaserver.queue.records import (
@@ -241,9 +241,9 @@ def arm(tx: Tx, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
     if batch is BatchStatus.CANCELLED:
         end(tx, claim.call_id, Outcome(status=CallStatus.CANCELLED, cause="cancelled", ended_by="local"))
         return False
-    verdict = _verdict(tx, claim, batch)
-    if verdict.rule is not None:
-        _not_now(tx, claim, verdict)
+    ruling = _ruling(tx, claim, batch)
+    if ruling.rule is not None:
+        _not_now(tx, claim, ruling)
         return False
     row = tx.row(_ARM, **fence(claim), ttl_ms=ttl_ms)
     if row is None:
@@ -262,22 +262,22 @@ def arm(tx: Tx, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
     return True
 
 
-def _verdict(tx: Tx, claim: Claim, batch: BatchStatus | None) -> Verdict:
+def _ruling(tx: Tx, claim: Claim, batch: BatchStatus | None) -> Ruling:
     known = rules.facts(tx, company_id=claim.company_id, trunk_id=claim.trunk_id, agent_id=claim.agent_id)
     if batch is BatchStatus.PAUSED:
-        return Verdict(Rule.BATCH_PAUSED, "The batch is paused", known.now_ms)
+        return Ruling(Rule.BATCH_PAUSED, "The batch is paused", known.now_ms)
     return rules.arming(tx, known, claim.phone_number)
 
 
-def _not_now(tx: Tx, claim: Claim, verdict: Verdict) -> None:
+def _not_now(tx: Tx, claim: Claim, ruling: Ruling) -> None:
     """Ends a call that is never to be dialled, or queues it for later; records the decision."""
-    decisions.note(tx, claim.call_id, verdict)
-    if verdict.refused:
-        cause = str(verdict.rule)
-        end(tx, claim.call_id, Outcome(status=CallStatus.FAILED, cause=cause, error=verdict.reason))
+    decisions.note(tx, claim.call_id, ruling)
+    if ruling.refused:
+        cause = str(ruling.rule)
+        end(tx, claim.call_id, Outcome(status=CallStatus.FAILED, cause=cause, error=ruling.reason))
         return
-    stage = Stage.HELD if verdict.rule is Rule.BATCH_PAUSED else Stage.QUEUED
-    tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=verdict.until_ms)
+    stage = Stage.HELD if ruling.rule is Rule.BATCH_PAUSED else Stage.QUEUED
+    tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=ruling.until_ms)
 
 
 def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:

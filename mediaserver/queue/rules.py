@@ -16,13 +16,13 @@ from mediaserver.calling_windows import next_open_ms, zones_of
 from mediaserver.db.database import Row, Tx
 from mediaserver.e164 import may_dial, normalise
 from mediaserver.errors import InvalidNumber, LocalError, RuleBroken
-from mediaserver.queue.decisions import Rule, Verdict
+from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.outbox import iso
 
 FULL_PAUSE_MS = 1000
 """How long a call waits whose company or trunk was at its limit, before the limits are checked again."""
 
-GO = Verdict()
+GO = Ruling()
 
 _FACTS = """
 SELECT c.id AS company_id, c.duplicate_policy, c.dial_prefixes, c.contact_calls, c.contact_minutes, c.country,
@@ -141,25 +141,23 @@ def _caller_id(row: Row) -> str:
         return shown
 
 
-def forbidden(tx: Tx, known: Facts, phone_number: str) -> Verdict:
+def forbidden(tx: Tx, known: Facts, phone_number: str) -> Ruling:
     """Refuses a number that may not be dialled, whatever the time and the limits."""
     if not known.configured:
-        return Verdict(Rule.NOT_CONFIGURED, "The agent or its trunk is not configured any more")
+        return Ruling(Rule.NOT_CONFIGURED, "The agent or its trunk is not configured any more")
     if not may_dial(phone_number, known.prefixes):
-        return Verdict(
-            Rule.DIAL_PREFIX, "Phone number is outside the destinations that your company may call"
-        )
+        return Ruling(Rule.DIAL_PREFIX, "Phone number is outside the destinations that your company may call")
     listed = tx.row(
         "SELECT phone_number FROM do_not_call WHERE company_id = :company_id AND phone_number = :number",
         company_id=known.company_id,
         number=phone_number,
     )
     if listed is not None:
-        return Verdict(Rule.DO_NOT_CALL, "Phone number is on your company's do-not-call list")
+        return Ruling(Rule.DO_NOT_CALL, "Phone number is on your company's do-not-call list")
     return _owned(tx, known)
 
 
-def _owned(tx: Tx, known: Facts) -> Verdict:
+def _owned(tx: Tx, known: Facts) -> Ruling:
     """Refuses a caller ID that another company lists, or that is missing from this company's own list."""
     if not known.caller_id:
         return GO
@@ -168,10 +166,10 @@ def _owned(tx: Tx, known: Facts) -> Verdict:
     else:
         pattern = f'%"{known.caller_id}"%'
         owned = tx.row(_OTHERS_NUMBER, company_id=known.company_id, pattern=pattern) is None
-    return GO if owned else Verdict(Rule.CALLER_ID, "The agent's caller ID does not belong to your company")
+    return GO if owned else Ruling(Rule.CALLER_ID, "The agent's caller ID does not belong to your company")
 
 
-def open_at(known: Facts, phone_number: str, at_ms: int) -> Verdict:
+def open_at(known: Facts, phone_number: str, at_ms: int) -> Ruling:
     """Checks the calling hours at `at_ms`, by the called party's clock."""
     if not known.windows:
         return GO
@@ -179,12 +177,12 @@ def open_at(known: Facts, phone_number: str, at_ms: int) -> Verdict:
     if opens_ms == at_ms:
         return GO
     if opens_ms is None:
-        return Verdict(Rule.CALLING_WINDOW, "There is no hour at which this phone number may be called")
+        return Ruling(Rule.CALLING_WINDOW, "There is no hour at which this phone number may be called")
     reason = f"Outside the calling hours of the called party until {iso(opens_ms)}"
-    return Verdict(Rule.CALLING_WINDOW, reason, opens_ms)
+    return Ruling(Rule.CALLING_WINDOW, reason, opens_ms)
 
 
-def planned(tx: Tx, known: Facts, phone_number: str, *, at_ms: int, also_ms: Iterable[int] = ()) -> Verdict:
+def planned(tx: Tx, known: Facts, phone_number: str, *, at_ms: int, also_ms: Iterable[int] = ()) -> Ruling:
     """Checks the contact limit for a call to be queued for `at_ms`: dialled calls, queued calls and `also_ms`
     all count."""
     if not known.contact_calls:
@@ -196,23 +194,23 @@ def planned(tx: Tx, known: Facts, phone_number: str, *, at_ms: int, also_ms: Ite
     return _contacted(known, [*times, *also_ms], at_ms)
 
 
-def _contacted(known: Facts, times: Iterable[int], at_ms: int) -> Verdict:
+def _contacted(known: Facts, times: Iterable[int], at_ms: int) -> Ruling:
     recent = sorted(time for time in times if time > at_ms - known.contact_ms)
     if len(recent) < known.contact_calls:
         return GO
     reset_ms = recent[len(recent) - known.contact_calls] + known.contact_ms
-    return Verdict(
+    return Ruling(
         Rule.CONTACT_LIMIT, f"Contact was called too recently: limit resets at {iso(reset_ms)}", reset_ms
     )
 
 
-def arming(tx: Tx, known: Facts, phone_number: str) -> Verdict:
+def arming(tx: Tx, known: Facts, phone_number: str) -> Ruling:
     """Checks every rule at this moment. The company's row must be locked."""
     verdicts = _all(tx, known, phone_number)
-    return next((verdict for verdict in verdicts if verdict.rule is not None), GO)
+    return next((ruling for ruling in verdicts if ruling.rule is not None), GO)
 
 
-def _all(tx: Tx, known: Facts, phone_number: str) -> Iterator[Verdict]:
+def _all(tx: Tx, known: Facts, phone_number: str) -> Iterator[Ruling]:
     yield forbidden(tx, known, phone_number)
     yield open_at(known, phone_number, known.now_ms)
     yield _recent(tx, known, phone_number)
@@ -220,7 +218,7 @@ def _all(tx: Tx, known: Facts, phone_number: str) -> Iterator[Verdict]:
     yield _pace(tx, known)
 
 
-def _recent(tx: Tx, known: Facts, phone_number: str) -> Verdict:
+def _recent(tx: Tx, known: Facts, phone_number: str) -> Ruling:
     if not known.contact_calls:
         return GO
     dialled = tx.rows(
@@ -232,13 +230,13 @@ def _recent(tx: Tx, known: Facts, phone_number: str) -> Verdict:
     return _contacted(known, [row["at_ms"] for row in dialled], known.now_ms)
 
 
-def room(tx: Tx, known: Facts) -> Verdict:
+def room(tx: Tx, known: Facts) -> Ruling:
     """Checks the limits of concurrent calls of company and trunk. The company's row must be locked."""
     until_ms = known.now_ms + FULL_PAUSE_MS
     if _many(tx.row(_COMPANY_ARMED, company_id=known.company_id)) >= known.company_calls:
-        return Verdict(Rule.COMPANY_LIMIT, "The company is at its limit of concurrent calls", until_ms)
+        return Ruling(Rule.COMPANY_LIMIT, "The company is at its limit of concurrent calls", until_ms)
     if known.trunk_calls and _many(tx.row(_TRUNK_ARMED, trunk_id=known.trunk_id)) >= known.trunk_calls:
-        return Verdict(Rule.TRUNK_LIMIT, "The trunk is at its limit of concurrent calls", until_ms)
+        return Ruling(Rule.TRUNK_LIMIT, "The trunk is at its limit of concurrent calls", until_ms)
     return GO
 
 
@@ -247,9 +245,9 @@ def take_place(tx: Tx, *, company_id: str, trunk_id: str = "") -> None:
     trunk). Holds the company's row until the call is written. Raises `RuleBroken` where company or trunk is
     full."""
     lock_company(tx, company_id)
-    verdict = room(tx, facts(tx, company_id=company_id, trunk_id=trunk_id, agent_id=""))
-    if verdict.rule is not None:
-        raise RuleBroken(verdict.reason, rule=verdict.rule)
+    ruling = room(tx, facts(tx, company_id=company_id, trunk_id=trunk_id, agent_id=""))
+    if ruling.rule is not None:
+        raise RuleBroken(ruling.reason, rule=ruling.rule)
 
 
 def _many(row: Row | None) -> int:
@@ -257,11 +255,11 @@ def _many(row: Row | None) -> int:
     return many
 
 
-def _pace(tx: Tx, known: Facts) -> Verdict:
+def _pace(tx: Tx, known: Facts) -> Ruling:
     if not known.calls_per_second:
         return GO
     recent: Sequence[Row] = tx.rows(_TRUNK_RECENT, trunk_id=known.trunk_id, most=known.calls_per_second)
     if len(recent) < known.calls_per_second:
         return GO
     free_ms = max(recent[-1]["at_ms"] + 1000, known.now_ms + 1)
-    return Verdict(Rule.TRUNK_RATE, "The trunk is at its limit of calls per second", free_ms)
+    return Ruling(Rule.TRUNK_RATE, "The trunk is at its limit of calls per second", free_ms)

@@ -25,7 +25,7 @@ from pipeline.call_progress.settings import AnswerDetectionSettings
 TALK_TO_ALL: Final = AnswerDetectionSettings()
 
 
-class Verdict(Enum):
+class AnswerDecision(Enum):
     """The decision about an answered line."""
 
     TALK = auto()
@@ -71,7 +71,7 @@ class AnswerDetector:
     unknown kind; `early`: the same for early media."""
 
     def __init__(self, settings: AnswerDetectionSettings, message: str | None = None) -> None:
-        self.verdict: Verdict | None = None
+        self.verdict: AnswerDecision | None = None
         self.message = settings.message if message is None else message
         """The text to leave on an answering machine, with the call's variables filled in."""
         self.found = ""
@@ -105,7 +105,7 @@ class AnswerDetector:
         elif kind is not None and kind in _DISPOSITIONS and kind is not CallProgressKind.RINGBACK:
             self.early = _DISPOSITIONS[kind]
 
-    def push(self, frame: Pcm, now: float) -> Verdict | None:
+    def push(self, frame: Pcm, now: float) -> AnswerDecision | None:
         """Takes a frame after the answer, 20 ms of int16; returns the verdict that the frame decided, else
         None. HANG_UP may follow TALK, on a busy tone while the agent talks."""
         if self._attention_until is None or (self.verdict is not None and now > self._attention_until):
@@ -114,15 +114,15 @@ class AnswerDetector:
         if kind is None:
             return None
         self.found = _DISPOSITIONS.get(kind, self.found)
-        if self.verdict is Verdict.TALK and kind in _DEAD:
-            return self._decide(Verdict.HANG_UP)  # the far end has hung up
+        if self.verdict is AnswerDecision.TALK and kind in _DEAD:
+            return self._decide(AnswerDecision.HANG_UP)  # the far end has hung up
         return self._judge(kind, now) if self.verdict is None else None
 
     def timer_at(self) -> float | None:
         """Loop time at which `handle_timer` is due; None: never."""
         return self._until if self.verdict is None else None
 
-    def handle_timer(self, now: float) -> Verdict | None:
+    def handle_timer(self, now: float) -> AnswerDecision | None:
         """Gives the verdict that is due at loop time `now`, else None."""
         if self.verdict is not None or self._until is None or now < self._until:
             return None
@@ -132,7 +132,7 @@ class AnswerDetector:
         if self._state is _State.LISTENING and spoken_on and now < self._latest:
             self._until = now + 1.0
             return None
-        return self._decide(Verdict.HANG_UP if self._state is _State.HOLDING else Verdict.TALK)
+        return self._decide(AnswerDecision.HANG_UP if self._state is _State.HOLDING else AnswerDecision.TALK)
 
     def _classify(self, frame: Pcm, now: float) -> CallProgressKind | None:
         rate_hz = len(frame) * 1000 // FRAME_MS
@@ -141,10 +141,10 @@ class AnswerDetector:
         event = self._classifier.push(frame, now)
         return None if event is None else event.kind
 
-    def _judge(self, kind: CallProgressKind, now: float) -> Verdict | None:
+    def _judge(self, kind: CallProgressKind, now: float) -> AnswerDecision | None:
         settings = self._settings
         if kind in _DEAD:
-            return self._decide(Verdict.HANG_UP)
+            return self._decide(AnswerDecision.HANG_UP)
         if kind in _HELD:
             return self._hold(settings.hold_music, _State.HOLDING, now + settings.hold_s)
         if self._state is _State.MACHINE:
@@ -153,20 +153,20 @@ class AnswerDetector:
             if self._state is _State.HOLDING:
                 return None  # an announcement between two pieces of hold music
             return self._hold(settings.answering_machine, _State.MACHINE, now + GREETING_S)
-        return self._decide(Verdict.TALK)
+        return self._decide(AnswerDecision.TALK)
 
-    def _hold(self, wish: str, state: _State, until: float) -> Verdict | None:
+    def _hold(self, wish: str, state: _State, until: float) -> AnswerDecision | None:
         if wish in ("talk", "hang_up"):
-            return self._decide(Verdict.TALK if wish == "talk" else Verdict.HANG_UP)
+            return self._decide(AnswerDecision.TALK if wish == "talk" else AnswerDecision.HANG_UP)
         if state is not self._state:
             self._state, self._until = state, until
         return None
 
-    def _after_greeting(self) -> Verdict:
+    def _after_greeting(self) -> AnswerDecision:
         leaves = self._settings.answering_machine == "leave_message"
-        return self._decide(Verdict.LEAVE_MESSAGE if leaves else Verdict.TALK)
+        return self._decide(AnswerDecision.LEAVE_MESSAGE if leaves else AnswerDecision.TALK)
 
-    def _decide(self, verdict: Verdict) -> Verdict:
+    def _decide(self, verdict: AnswerDecision) -> AnswerDecision:
         self._state, self.verdict = _State.DECIDED, verdict
         return verdict
 
@@ -189,16 +189,16 @@ class EarlyMediaListener:
 
 
 class AnswerDetectionAgent:
-    """The conversation of a call with answer detection: the agent's own, or, after `Verdict.LEAVE_MESSAGE`,
-    one that says the message and hangs up."""
+    """The conversation of a call with answer detection: the agent's own, or, after
+    `AnswerDecision.LEAVE_MESSAGE`, one that says the message and hangs up."""
 
     def __init__(self, agent: Conversation, stage: AnswerDetector) -> None:
         self._agent = agent
         self._stage = stage
 
     def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
-        """Answers with the message after `Verdict.LEAVE_MESSAGE`, else with the agent's acts."""
-        if self._stage.verdict is Verdict.LEAVE_MESSAGE:
+        """Answers with the message after `AnswerDecision.LEAVE_MESSAGE`, else with the agent's acts."""
+        if self._stage.verdict is AnswerDecision.LEAVE_MESSAGE:
             return self._leave_message(event)
         return self._agent.respond(event)
 

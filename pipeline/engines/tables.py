@@ -4,7 +4,7 @@ for the engine or agent, and their problems as pairs of key and reason."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
@@ -23,7 +23,6 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from pipeline.engines.options import IGNORED
 from pipeline.errors import SettingsRefused
 
 _ENV = "env:"
@@ -153,9 +152,9 @@ _REASONS = {
 
 
 def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any]) -> AnyTable:
-    """Validates the `settings` of an engine or an agent, with `env:` values resolved already, as `table`.
-    Raises `SettingsRefused` with every problem."""
-    options = {name: value for name, value in settings.items() if name not in IGNORED}
+    """Validates the `settings` of an engine or an agent, with `env:` values resolved already, as `table`; the
+    key that chose the engine may be among them. Raises `SettingsRefused` with every problem."""
+    options = {name: value for name, value in settings.items() if name != "engine"}
     try:
         return table.model_validate(options, context=RESOLVED)
     except ValidationError as error:
@@ -165,11 +164,13 @@ def read_table(subject: str, table: type[AnyTable], settings: Mapping[str, Any])
 def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
     """Gives the problem with an engine's option, with the bounds of a number or the known options."""
     key, reason = problem_of(detail)
-    field = table.model_fields.get(key)
     if not issubclass(table, EngineTable):
         return key, reason
+    fields = _table_at(table, detail["loc"][:-1]).model_fields
+    field = fields.get(str(detail["loc"][-1]))
     if detail["type"] == "extra_forbidden":
-        return key, f"unknown key; known are {', '.join(sorted(table.model_fields))}"
+        known = sorted(each.alias or name for name, each in fields.items())
+        return key, f"unknown key; known are {', '.join(known)}"
     if detail["type"] == "literal_error" and field is not None:
         return key, f"{detail['input']!r} is not one of {detail['ctx']['expected']}"
     if field is not None and isinstance(field.annotation, type) and detail["type"] != "value_error":
@@ -179,6 +180,21 @@ def _refusal(table: type[BaseModel], detail: ErrorDetails) -> tuple[str, str]:
         if number and low is not None and high is not None:
             return key, f"must be {number} from {low:g} to {high:g}"
     return key, _PLAINLY.get(detail["type"], reason)
+
+
+def _table_at(table: type[BaseModel], location: Iterable[str | int]) -> type[BaseModel]:
+    """Gives the table at `location` in `table`."""
+    for name in location:
+        if isinstance(name, str) and name in table.model_fields:
+            table = next(_tables_in(table.model_fields[name].annotation), table)
+    return table
+
+
+def _tables_in(kind: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for each in get_args(kind):
+        yield from _tables_in(each)
 
 
 def problem_of(detail: ErrorDetails) -> tuple[str, str]:

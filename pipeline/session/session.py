@@ -22,7 +22,7 @@ from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.levels import is_audible
 from pipeline.audio.other_vads import MakeVoiceDetector
 from pipeline.audio.vad import EnergyVad
-from pipeline.call_progress.answer_detection import AnswerDetectionAgent, AnswerDetector, Verdict
+from pipeline.call_progress.answer_detection import AnswerDecision, AnswerDetectionAgent, AnswerDetector
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S
 from pipeline.errors import RecordingError, boundary
@@ -75,7 +75,7 @@ class Session:
         self._leg = leg
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
         self._answer_detector, self._recording = answer_detector, recording
-        self._verdict: asyncio.Future[Verdict] = self._loop.create_future()
+        self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
         self._call_id = call_id
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._leg_reason, self._ended = "", 0.0
@@ -126,7 +126,7 @@ class Session:
             answer_detector.handle_timer(self._loop.time())
             if answer_detector.verdict is not None:
                 break
-        if answer_detector.verdict is Verdict.HANG_UP:
+        if answer_detector.verdict is AnswerDecision.HANG_UP:
             self._dialogue.end(EndReason.AGENT)
         return not over.done()
 
@@ -159,7 +159,7 @@ class Session:
 
     def _look_at(self, answer_detector: AnswerDetector, frame: Pcm, now: float) -> None:
         verdict = answer_detector.push(frame, now)
-        if verdict is Verdict.HANG_UP and self._dialogue.begun:
+        if verdict is AnswerDecision.HANG_UP and self._dialogue.begun:
             self._dialogue.end(EndReason.AGENT)
         elif verdict is not None and not self._verdict.done():
             self._verdict.set_result(verdict)
@@ -224,7 +224,7 @@ class Session:
         answer_detector = self._answer_detector
         return (
             answer_detector.found
-            if answer_detector is not None and answer_detector.verdict is Verdict.HANG_UP
+            if answer_detector is not None and answer_detector.verdict is AnswerDecision.HANG_UP
             else ""
         )
 

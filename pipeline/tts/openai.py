@@ -35,7 +35,7 @@ def _resampled(rate_hz: int) -> int:
     return rate_hz
 
 
-class SpeechSettings(EndpointTable):
+class OpenAiSpeechSettings(EndpointTable):
     """The options of the server's voice. `voice`: the server's name for it; `voices`: the same by language,
     in preference to `voice`. `rate_hz`: of the server's PCM. `timeout_s`: longest wait for the first sound;
     `stall_s`: longest wait between two pieces. `speed`: 0.25 to 4."""
@@ -53,14 +53,14 @@ class SpeechSettings(EndpointTable):
 class OpenAiTextToSpeech:
     """A voice of a server (`pipeline.speech.TextToSpeech`), shared by all calls of the process."""
 
-    def __init__(self, endpoint: ModelEndpoint, settings: SpeechSettings) -> None:
+    def __init__(self, endpoint: ModelEndpoint, settings: OpenAiSpeechSettings) -> None:
         self.endpoint = endpoint
         self.settings = settings
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
-        """Keys: those of `SpeechSettings`. Raises `SettingsRefused`."""
-        read = read_table("openai", SpeechSettings, settings)
+        """Keys: those of `OpenAiSpeechSettings`. Raises `SettingsRefused`."""
+        read = read_table("openai", OpenAiSpeechSettings, settings)
         return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
 
     @property

@@ -31,7 +31,7 @@ VOICE_CHECK_S: Final = 0.25
 NOISE_CHECK_S: Final = 0.1  # shorter: on a noisy line only words show that the caller speaks
 
 
-class Verdict(Enum):
+class NoiseVerdict(Enum):
     """The verdict on a voice that goes on."""
 
     SPEECH = auto()
@@ -81,18 +81,22 @@ class NoiseEvidence:
             utterance.silent_since = min(silent_since, utterance.worded_at - KNOWN_AFTER_S)
             self._note_wordless_voice()
 
-    def verdict(self, event: PartialTranscript | FinalTranscript, now: float) -> Verdict:
+    def verdict(self, event: PartialTranscript | FinalTranscript, now: float) -> NoiseVerdict:
         """Judges a voice that goes on by the words of `event`."""
         utterance, wordless_s = self._utterance, self._utterance.wordless_s(now)
         failed = isinstance(event, FinalTranscript) and event.failed
         final = isinstance(event, FinalTranscript)
         if not utterance.partial:
-            return Verdict.NOISE if final and not failed and wordless_s >= VOICE_ALONE_S else Verdict.SPEECH
+            return (
+                NoiseVerdict.NOISE
+                if final and not failed and wordless_s >= VOICE_ALONE_S
+                else NoiseVerdict.SPEECH
+            )
         if wordless_s < self.patience_s(now) or failed:
-            return Verdict.SPEECH
+            return NoiseVerdict.SPEECH
         if final or self.is_noisy(now):
-            return Verdict.NOISE
-        return Verdict.UNSURE if utterance.asked_after != utterance.partial else Verdict.SPEECH
+            return NoiseVerdict.NOISE
+        return NoiseVerdict.UNSURE if utterance.asked_after != utterance.partial else NoiseVerdict.SPEECH
 
     def is_wordless(self, event: FinalTranscript, answered: str, now: float) -> bool:
         """Whether a voice over the agent has lasted for `patience_s` without words other than `answered`,

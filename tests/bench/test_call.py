@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from bench.call import report
 from bench.call.caller import Mode, mulaw, speech
 from bench.call.figures import loop_lag_ms, pacing
 from bench.call.generator import Generator, Job
+from bench.call.impaired_line import DTX_AFTER, ECHO_FRAMES, ImpairedLine, linear
 from bench.call.phases import Phases, Plan, kept_up, paced
-from bench.call.processes import bare, serving
+from bench.call.processes import floors, serving
 from bench.call.server import LONG_SENTENCE, SENTENCE, VOICE_HZ, Voice
 from bench.call.sip_line import Line, LineState
 from mediaserver.benchmark.figures import percentiles
@@ -31,27 +34,37 @@ PLAN = Plan(
 
 @pytest.mark.nightly("ci")
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     phases = Phases(PLAN)
-    with serving(tmp_path) as server, bare(tmp_path) as floor:
+    with serving(tmp_path) as server, floors(tmp_path) as floor:
         figures = phases.talk(server, 2, PLAN.seconds, beside=floor)
         always = phases.talk(server, 2, 2.0, mode=Mode.ALWAYS, beside=floor)
+        impaired = phases.talk(server, 2, PLAN.seconds, mode=Mode.IMPAIRED, beside=floor)
         sweep = phases.sweep(server, floor)
         steps = phases.set_up(server)
         told = list(server.reports(2))
         warm_s = server.started_s
     beside = figures["bare"]
-    for each in (beside, figures, always, always["bare"], *sweep, *(step["bare"] for step in sweep)):
+    whole: dict[str, Any] = {
+        "one": figures,
+        "many": figures,
+        "many_always": always,
+        "many_impaired": impaired,
+    }
+    phases_of = (figures, always, impaired, *sweep)
+    for each in (*phases_of, *(phase[name] for phase in phases_of for name in report.FLOORS)):
         assert each["up_at_end"] == each["calls"] == 2
         assert each["packets"] > 100
         assert each["generator_lost"] == 0
         assert each["cpu_ms_per_call_second"] >= 0
     assert beside["voice_to_voice_ms"]["count"] >= 2
+    assert impaired["voice_to_voice_ms"]["count"] >= 1
+    assert impaired["server_lost"] > 0
     assert figures["voice_to_voice_ms"]["count"] >= 2
     assert figures["barge_in_ms"]["count"] >= 1
     assert figures["missed_turns"] == 0
@@ -62,10 +75,49 @@ def test_calls_are_had_with_the_server_and_with_the_bare_agent(
     assert [call["status"] for call in told] == ["COMPLETED", "COMPLETED"]
     assert steps[0]["calls"] == 8
     assert steps[0]["failed"] == 0
-    whole = {"one": figures, "many": figures, "many_always": always, "sweep": sweep, "set_up": steps}
-    rows = report.rows(whole | {"start_warm_s": warm_s})
-    assert all(row[2] and row[4] in ("met", "missed") for row in rows)
-    report.show(whole | {"start_warm_s": warm_s})
+    whole |= {"sweep": sweep, "set_up": steps, "start_warm_s": warm_s}
+    assert all(row[2] and row[-1] in ("met", "missed") for row in report.rows(whole))
+    report.show(whole)
+
+
+def test_a_phase_whose_calls_were_refused_has_missed_its_targets() -> None:
+    refused = {
+        "calls": 30,
+        "up_at_end": 0,
+        "cpu_ms_per_call_second": 0.1,
+        "framework_ms": {"p50": 1, "p95": 1},
+    }
+    refused |= {"gap_ms": {"p99": 20.0}, "barge_in_ms": {"p95": 20.0}}
+    phase = refused | {name: refused for name in report.FLOORS}
+    phases = {name: phase for name in ("one", "many", "many_always", "many_impaired")}
+    rows = report.rows(phases | {"set_up": [], "start_warm_s": 1.0})
+    assert {row[-1] for row in rows[:8]} == {"missed"}
+    assert rows[0][2] == "0.10, 30 calls not up"
+
+
+def test_an_impaired_line_sends_no_silence_and_brings_the_agents_voice_back_lower() -> None:
+    line, silence, voice = ImpairedLine(random.Random(1)), b"\xff" * 160, mulaw(np.full(160, 8000, np.int16))
+    sent = [line.carry(silence) for _ in range(50)]
+    assert sum(each is not None for each in sent) <= DTX_AFTER
+    assert line.suppressed
+    for _ in range(ECHO_FRAMES + 1):
+        line.hear(voice)
+    level = linear()[np.frombuffer(line.carry(silence) or silence, np.uint8)].max()
+    assert 20 * np.log10(8000 / level) == pytest.approx(25, abs=1)
+    line.hear(voice)
+    both = linear()[np.frombuffer(line.carry(voice) or silence, np.uint8)].max()
+    assert both == pytest.approx(8000 + level, rel=0.05)
+
+
+def test_an_impaired_line_loses_and_delays_packets_and_keeps_their_order() -> None:
+    line, voice = ImpairedLine(random.Random(3)), mulaw(np.full(160, 8000, np.int16))
+    lost = sum(line.carry(voice) is None for _ in range(5000)) / 5000
+    assert 0.01 < lost < 0.03
+    due = [line.due_ns(number * 20_000_000) for number in range(1000)]
+    assert due == sorted(due)
+    late_ms = [(each - number * 20_000_000) / 1e6 for number, each in enumerate(due)]
+    assert 0 <= min(late_ms) < 5
+    assert 25 < max(late_ms) <= 30
 
 
 def test_a_report_for_the_port_below_does_not_end_the_load() -> None:

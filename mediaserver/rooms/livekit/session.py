@@ -25,8 +25,8 @@ from mediaserver.rooms.livekit.signalling import (
     Listen,
     Refuse,
     Signalling,
+    SignallingStep,
     SignalState,
-    Step,
     UseAnswer,
 )
 from mediaserver.rooms.open_room import Entry
@@ -187,7 +187,7 @@ class SdkSession:
 
     # The peer connections -----------------------------------------------------------------------------------
 
-    async def _perform(self, step: Step) -> None:
+    async def _perform(self, step: SignallingStep) -> None:
         try:
             if isinstance(step, AnswerOffer):
                 await self._answer(step)

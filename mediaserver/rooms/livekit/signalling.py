@@ -108,7 +108,7 @@ class Refuse:
     why: str
 
 
-Step = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave | Refuse
+SignallingStep = AnswerOffer | UseAnswer | AddCandidate | Listen | Leave | Refuse
 
 
 class Signalling(RoomObserver):
@@ -176,7 +176,7 @@ class Signalling(RoomObserver):
 
     # From the client ----------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes, now: float) -> Step | None:
+    def receive(self, data: bytes, now: float) -> SignallingStep | None:
         """Takes one message. Raises `BadSignal` for a malformed message, and for too many."""
         if self.state is not SignalState.ATTACHED:
             return None
@@ -205,13 +205,13 @@ class Signalling(RoomObserver):
     def _refuse(self, wish: rtc.AddTrackRequest, why: str) -> None:
         self.send(messages.request_response(rtc.RequestResponse.NOT_ALLOWED, why, add_track=wish))
 
-    def _offer(self, request: rtc.SignalRequest, now: float) -> Step:
+    def _offer(self, request: rtc.SignalRequest, now: float) -> SignallingStep:
         return AnswerOffer(request.offer.id, request.offer.sdp)
 
-    def _answer(self, request: rtc.SignalRequest, now: float) -> Step:
+    def _answer(self, request: rtc.SignalRequest, now: float) -> SignallingStep:
         return UseAnswer(request.answer.sdp)
 
-    def _trickle(self, request: rtc.SignalRequest, now: float) -> Step | None:
+    def _trickle(self, request: rtc.SignalRequest, now: float) -> SignallingStep | None:
         trickle = request.trickle
         try:
             init = read_json(trickle.candidateInit)
@@ -222,7 +222,7 @@ class Signalling(RoomObserver):
             return None
         return AddCandidate(self._dual and trickle.target == rtc.SUBSCRIBER, candidate)
 
-    def _add_track(self, request: rtc.SignalRequest, now: float) -> Step | None:
+    def _add_track(self, request: rtc.SignalRequest, now: float) -> SignallingStep | None:
         return self.add_track(request.add_track)
 
     def _mute(self, request: rtc.SignalRequest, now: float) -> None:
@@ -230,12 +230,12 @@ class Signalling(RoomObserver):
         self._tracks.mute(mute.sid, mute.muted)
         self._room.mute(self._participant, mute.sid, mute.muted, now)
 
-    def _subscription(self, request: rtc.SignalRequest, now: float) -> Step | None:
+    def _subscription(self, request: rtc.SignalRequest, now: float) -> SignallingStep | None:
         wish = request.subscription
         sids = {*wish.track_sids, *(sid for each in wish.participant_tracks for sid in each.track_sids)}
         return Listen(wish.subscribe) if self._room.agent_track.sid in sids else None
 
-    def _track_setting(self, request: rtc.SignalRequest, now: float) -> Step | None:
+    def _track_setting(self, request: rtc.SignalRequest, now: float) -> SignallingStep | None:
         wish = request.track_setting
         return Listen(not wish.disabled) if self._room.agent_track.sid in wish.track_sids else None
 
@@ -264,7 +264,7 @@ class Signalling(RoomObserver):
                 reason, message = rtc.RequestResponse.LIMIT_EXCEEDED, str(error)
         self.send(messages.request_response(reason, message, request_id=wish.request_id))
 
-    def _leave(self, request: rtc.SignalRequest, now: float) -> Step:
+    def _leave(self, request: rtc.SignalRequest, now: float) -> SignallingStep:
         return Leave(wished=request.leave.reason != models.UNKNOWN_REASON)
 
     # Results of steps ---------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ def _wall_ms() -> int:
     return int(time.time() * 1000)
 
 
-_REQUESTS: Final[Mapping[str, Callable[[Signalling, rtc.SignalRequest, float], Step | None]]] = {
+_REQUESTS: Final[Mapping[str, Callable[[Signalling, rtc.SignalRequest, float], SignallingStep | None]]] = {
     "offer": Signalling._offer,
     "answer": Signalling._answer,
     "trickle": Signalling._trickle,

@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
 from pipeline.agents.llm.answer import LlmAgentSpec
-from pipeline.agents.llm.builtin_tools import offered
 from pipeline.agents.llm.chat import Chat, ChatEndpoint, ChatModel
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
-from pipeline.agents.llm.http_tool import HttpTool
-from pipeline.agents.llm.mcp import McpServer
 from pipeline.agents.llm.script_step import StepAgent, invite
 from pipeline.agents.llm.settings import LlmPlan, read_settings
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
-from pipeline.agents.llm.tools import Tool
+from pipeline.agents.llm.tools.builtin import offered
+from pipeline.agents.llm.tools.http import HttpTool
+from pipeline.agents.llm.tools.mcp import McpServer
+from pipeline.agents.llm.tools.tool import Tool
 from pipeline.agents.script.llm_step import LlmStep
 from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.tables import reveal

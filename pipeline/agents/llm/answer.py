@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
-from pipeline.agents.llm.builtin_tools import Builtin, Notebook, Policy
 from pipeline.agents.llm.chat import BrokenOff, Chat, SaidNothing
 from pipeline.agents.llm.completion import Completion
 from pipeline.agents.llm.confirmation import Pending, question, unreadable
@@ -20,9 +19,10 @@ from pipeline.agents.llm.digits import Wanted, concealed
 from pipeline.agents.llm.extraction import ExtractSettings
 from pipeline.agents.llm.history import Exchange, History, Message, Round, Segment, ToolCall
 from pipeline.agents.llm.markup import tidy
-from pipeline.agents.llm.schema import Misfit
 from pipeline.agents.llm.table import LlmBudget
-from pipeline.agents.llm.tools import MAX_FAILURE, MAX_RESULT, Budget, Tool, ToolFailed, ToolSpec
+from pipeline.agents.llm.tools.builtin import Builtin, Notebook, Policy
+from pipeline.agents.llm.tools.schema import Misfit
+from pipeline.agents.llm.tools.tool import MAX_FAILURE, MAX_RESULT, Budget, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, boundary, contained
 from pipeline.speech import Expected

@@ -10,7 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agents.llm.tools import Tool
+from pipeline.agents.llm.tools.tool import Tool
 from pipeline.text.fold import folded, plain_words
 from pipeline.text.templates import PLACEHOLDER, placeholders
 

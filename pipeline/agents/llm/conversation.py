@@ -31,9 +31,9 @@ from pipeline.agents.llm.confirmation import Pending, agrees
 from pipeline.agents.llm.digits import Wanted, read_answer, shown
 from pipeline.agents.llm.extraction import extract
 from pipeline.agents.llm.history import History, Message, Round, Segment
-from pipeline.agents.llm.http_tool import metadata_values
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
-from pipeline.agents.llm.tools import Budget
+from pipeline.agents.llm.tools.http import metadata_values
+from pipeline.agents.llm.tools.tool import Budget
 from pipeline.text.normalise import verbalize
 from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry

@@ -11,7 +11,7 @@ from pipeline.agent import AgentReport
 from pipeline.agents.llm.chat import Chat
 from pipeline.agents.llm.history import Message
 from pipeline.agents.llm.prompt import data_block
-from pipeline.agents.llm.schema import Misfit, Schema
+from pipeline.agents.llm.tools.schema import Misfit, Schema
 from pipeline.errors import EngineError
 from pipeline.net.untrusted import NotJson, read_json
 from pipeline.transcript import TranscriptEntry

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from pipeline.agent import AgentContext
-from pipeline.agents.llm.builtin_tools import Notebook
 from pipeline.agents.llm.history import Message
+from pipeline.agents.llm.tools.builtin import Notebook
 from pipeline.text.templates import PLACEHOLDER, placeholders
 
 log = logging.getLogger(__name__)

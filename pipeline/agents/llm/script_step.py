@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from pipeline.agent import AgentContext
 from pipeline.agents.llm.answer import LlmAgentSpec
-from pipeline.agents.llm.builtin_tools import Builtin, Effect, Notebook, Policy
 from pipeline.agents.llm.conversation import LlmConversation
-from pipeline.agents.llm.schema import Schema
-from pipeline.agents.llm.tools import ToolSpec
+from pipeline.agents.llm.tools.builtin import Builtin, Effect, Notebook, Policy
+from pipeline.agents.llm.tools.schema import Schema
+from pipeline.agents.llm.tools.tool import ToolSpec
 from pipeline.agents.script.llm_step import LlmStep
 
 MAX_ANSWER: Final = 500  # characters of one answer

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.agents.llm.builtin_tools import DEFAULT, Policy
 from pipeline.agents.llm.chat import ChatSettings
 from pipeline.agents.llm.extraction import ExtractSettings
-from pipeline.agents.llm.http_tool import IN_QUERY, url_problems
-from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.table import LlmAsk, LlmBudget, LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
-from pipeline.agents.llm.tools import ToolSpec
+from pipeline.agents.llm.tools.builtin import DEFAULT, Policy
+from pipeline.agents.llm.tools.http import IN_QUERY, url_problems
+from pipeline.agents.llm.tools.schema import Schema
+from pipeline.agents.llm.tools.tool import ToolSpec
 from pipeline.engines.tables import read_table
 from pipeline.errors import SettingsRefused
 from pipeline.text.templates import placeholders

@@ -1,4 +1,4 @@
-"""Names of the built-in tools of `pipeline.agents.llm.builtin_tools`."""
+"""Names of the built-in tools of `pipeline.agents.llm.tools.builtin`."""
 
 from __future__ import annotations
 

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from pydantic import Field, field_validator
 
 from pipeline.agent import AgentContext, Conversation
 from pipeline.engines.guard import EngineHealth
-from pipeline.engines.options import Options
+from pipeline.engines.tables import EngineTable
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 
-@dataclass(frozen=True, slots=True)
-class LlmStep:
+class LlmStep(EngineTable):
     """A step that a model leads. `goal`: the step's goal in words, for the model. `collect`: the names of the
     answers that the model returns. `max_turns`: number of events without a result after which the script goes
     on at step `failed` ("": at `next`)."""
 
-    goal: str
+    goal: str = Field(default="", validate_default=True)
     collect: tuple[str, ...] = ()
-    max_turns: int = 10
+    max_turns: int = Field(default=10, ge=1, le=100)
     failed: str = ""
+
+    @field_validator("goal")
+    @classmethod
+    def _something(cls, goal: str) -> str:
+        if not goal.strip():
+            raise ValueError("the model needs a goal")
+        return goal
+
+    @field_validator("collect")
+    @classmethod
+    def _names(cls, collect: tuple[str, ...]) -> tuple[str, ...]:
+        for name in collect:
+            if _FIELD.fullmatch(name) is None or name == "outcome":
+                raise ValueError(f"{name!r} cannot be the name of an answer")
+        return collect
 
 
 class StepAgent(Protocol):
@@ -61,26 +76,3 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Closes the connections to models and tools."""
-
-
-def read_llm_step(step: Options) -> LlmStep | None:
-    """Reads the table `llm` of a step, None where there is none; notes problems in `step`."""
-    if not step.has("llm"):
-        return None
-    table = step.table("llm")
-    llm_step = LlmStep(
-        goal=table.text("goal"),
-        collect=table.texts("collect"),
-        max_turns=table.integer("max_turns", 10, low=1, high=100),
-        failed=table.text("failed"),
-    )
-    table.check_unknown()
-    if not llm_step.goal.strip():
-        table.wrong("goal", "the model needs a goal")
-    for name in llm_step.collect:
-        if _FIELD.fullmatch(name) is None or name == "outcome":
-            table.wrong("collect", f"{name!r} cannot be the name of an answer")
-    for key in ("expect", "answers", "collect", "action", "mask", "confirm", "partial", "on"):
-        if step.has(key):
-            step.wrong(key, "the model leads this step; what it may collect stands in `llm`")
-    return llm_step

@@ -52,7 +52,7 @@ from pipeline.agents.script.position import (
     spoken_answers,
     summary,
 )
-from pipeline.agents.script.steps import Plan, Retry, Step
+from pipeline.agents.script.steps import Plan, Retry, ScriptStep
 from pipeline.errors import LocalError
 from pipeline.text.answers import value_of
 from pipeline.text.fold import plain_words
@@ -163,7 +163,9 @@ class ScriptRun:
     def _silent(self, event: AgentEvent) -> Iterator[AgentAct]:
         self.position = at = replace(self.position, silences=self.position.silences + 1)
         silence = at.step.silence
-        yield from self._retry(replace(silence, say=at.question) if at.confirming else silence, at.silences)
+        if at.confirming:
+            silence = silence.model_copy(update={"say": at.question})
+        yield from self._retry(silence, at.silences)
 
     def _said_at_the_end(self, event: AgentEvent) -> Iterator[AgentAct]:
         assert isinstance(event, UserSaid)
@@ -226,7 +228,7 @@ class ScriptRun:
             if agreed == "no":
                 at = at.without_unconfirmed()
             self.position = at = replace(at, nomatches=at.nomatches + 1)
-            yield from self._retry(replace(step.nomatch, say=at.question), at.nomatches)
+            yield from self._retry(step.nomatch.model_copy(update={"say": at.question}), at.nomatches)
 
     def _answered(self, label: str, value: str) -> Iterator[AgentAct]:
         at, step = self.position, self.position.step
@@ -285,7 +287,7 @@ class ScriptRun:
         self.position = replace(self.position, language=language)
         return [SwitchLanguage(language)]
 
-    def _finish(self, step: Step) -> AgentAct:
+    def _finish(self, step: ScriptStep) -> AgentAct:
         disposition = self.position.disposition
         if step.action == "transfer":
             return self._end(Transfer(self._target(step)), disposition or "transferred")
@@ -301,8 +303,8 @@ class ScriptRun:
         said = fill(text, {**self._variables, **spoken_answers(self._plan, self.position.answers)})
         return [Say(said, interruptible=interruptible)] if said else []
 
-    def _target(self, step: Step) -> str:
-        return fill(step.target, {**self._variables, **self.position.answers})
+    def _target(self, step: ScriptStep) -> str:
+        return fill(step.destination, {**self._variables, **self.position.answers})
 
 
 _Transition = Callable[[ScriptRun, AgentEvent], Iterator[AgentAct]]

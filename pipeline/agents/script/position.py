@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pipeline.agent import AgentAct, Expect
-from pipeline.agents.script.steps import LAST_FOUR, Plan, Step
+from pipeline.agents.script.steps import LAST_FOUR, Plan, ScriptStep
 from pipeline.speech import Expected
 from pipeline.text.answers import value_of
 from pipeline.text.fold import folded
@@ -37,7 +37,7 @@ class Position:
     `doubtful`: the words of an answer that the recogniser doubts.
     """
 
-    step: Step
+    step: ScriptStep
     language: str = "en"
     state: ScriptState = ScriptState.OPENING
     answers: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Position:
         """Whether the answer is a known number of digits."""
         return self.step.digits > 0
 
-    def arrived(self, step: Step, *, reopened: Position | None) -> Position:
+    def arrived(self, step: ScriptStep, *, reopened: Position | None) -> Position:
         """Gives the position at `step`. `reopened`: the question that was asked again; disposition and goal
         of its first answer are taken back."""
         before = reopened or self

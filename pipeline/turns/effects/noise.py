@@ -15,7 +15,7 @@ from pipeline.turns.events import (
     PartialTranscript,
     RejectAsNoise,
 )
-from pipeline.turns.noise import KNOWN_AFTER_S, Verdict
+from pipeline.turns.noise import KNOWN_AFTER_S, NoiseVerdict
 
 
 def follow_words(turns: TurnContext, event: Event | None, now: float) -> None:
@@ -24,10 +24,10 @@ def follow_words(turns: TurnContext, event: Event | None, now: float) -> None:
     utterance, noise = turns.utterance, turns.noise
     noise.note_words(event.text, now)
     verdict = noise.verdict(event, now)
-    if verdict is Verdict.UNSURE:  # interim transcripts may come late, or by the sentence
+    if verdict is NoiseVerdict.UNSURE:  # interim transcripts may come late, or by the sentence
         utterance.asked_after = utterance.partial
         turns.actions.append(Decode(turns.turn))
-    elif verdict is Verdict.NOISE:
+    elif verdict is NoiseVerdict.NOISE:
         _reject(turns, utterance.wordless_s(now) + KNOWN_AFTER_S, now)
     if isinstance(event, FinalTranscript) and turns.gather.is_kept_waiting(utterance.voice_since, now):
         utterance.overdue_at = now  # the final transcript is there: the keys need not wait for it

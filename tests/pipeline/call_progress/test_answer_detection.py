@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.agent import CallOpened, Expect, HangUp, Say, UserSaid
-from pipeline.call_progress.answer_detection import AnswerDetector, Verdict
+from pipeline.call_progress.answer_detection import AnswerDecision, AnswerDetector
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.engines.tables import problem_of
 from pipeline.result import EndReason, SessionResult
@@ -239,4 +239,4 @@ def test_nobody_talks_into_a_word_that_comes_late() -> None:
             break
         if index == 60:
             assert stage.handle_timer(6.2) is None
-    assert verdict is Verdict.HANG_UP
+    assert verdict is AnswerDecision.HANG_UP

@@ -25,6 +25,37 @@ class Options(EngineTable):
     steps: list[Annotated[int, Field(gt=0)]] = Field(default_factory=list)
 
 
+class Inner(EngineTable):
+    """A table in a table."""
+
+    most: int = Field(default=1, ge=0, le=3)
+    named: str = Field(default="", alias="name")
+
+
+class Outer(EngineTable):
+    """A table of tables."""
+
+    one: Inner | None = None
+    many: tuple[Inner, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"one": {"most": 4}}, ("one.most", "must be a whole number from 0 to 3")),
+        ({"many": [{}, {"mots": 4}]}, ("many[1].mots", "unknown key; known are most, name")),
+        ({"many": [{"name": 1}]}, ("many[0].name", "must be a string")),
+        ({"many": [5]}, ("many[0]", "must be a table")),
+    ],
+)
+def test_a_wrong_option_of_a_table_in_the_table_is_told_as_well(
+    settings: dict[str, Any], problem: tuple[str, str]
+) -> None:
+    with pytest.raises(SettingsRefused) as caught:
+        read_table("theirs", Outer, settings)
+    assert caught.value.problems == (problem,)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [

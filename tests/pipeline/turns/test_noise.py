@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.turns.events import FinalTranscript, PartialTranscript
-from pipeline.turns.noise import KNOWN_AFTER_S, NOISY_S, NoiseEvidence, Verdict
+from pipeline.turns.noise import KNOWN_AFTER_S, NOISY_S, NoiseEvidence, NoiseVerdict
 from pipeline.turns.utterance import CallerUtterance
 
 TEA = "i want tea"
@@ -40,16 +40,16 @@ def test_in_noise_a_voice_is_looked_at_more_often_and_given_less_time() -> None:
 @pytest.mark.parametrize(
     ("event", "later_s", "noisy", "verdict"),
     [
-        (PartialTranscript(1, TEA), 0.9, False, Verdict.SPEECH),
-        (PartialTranscript(1, TEA), 1.1, False, Verdict.UNSURE),
-        (FinalTranscript(1, TEA), 1.1, False, Verdict.NOISE),
-        (FinalTranscript(1, "", failed=True), 1.1, False, Verdict.SPEECH),
-        (PartialTranscript(1, TEA), 0.4, True, Verdict.SPEECH),
-        (PartialTranscript(1, TEA), 0.6, True, Verdict.NOISE),
+        (PartialTranscript(1, TEA), 0.9, False, NoiseVerdict.SPEECH),
+        (PartialTranscript(1, TEA), 1.1, False, NoiseVerdict.UNSURE),
+        (FinalTranscript(1, TEA), 1.1, False, NoiseVerdict.NOISE),
+        (FinalTranscript(1, "", failed=True), 1.1, False, NoiseVerdict.SPEECH),
+        (PartialTranscript(1, TEA), 0.4, True, NoiseVerdict.SPEECH),
+        (PartialTranscript(1, TEA), 0.6, True, NoiseVerdict.NOISE),
     ],
 )
 def test_a_voice_without_a_new_word_is_noise_when_the_recogniser_says_so(
-    event: PartialTranscript | FinalTranscript, later_s: float, noisy: bool, verdict: Verdict
+    event: PartialTranscript | FinalTranscript, later_s: float, noisy: bool, verdict: NoiseVerdict
 ) -> None:
     noise, _ = evidence(noisy=noisy, words=TEA)
     assert noise.verdict(event, 10.0 + later_s) is verdict
@@ -58,20 +58,20 @@ def test_a_voice_without_a_new_word_is_noise_when_the_recogniser_says_so(
 def test_the_recogniser_is_asked_once_about_the_same_words() -> None:
     noise, utterance = evidence(words=TEA)
     utterance.asked_after = TEA
-    assert noise.verdict(PartialTranscript(1, TEA), 12.0) is Verdict.SPEECH
+    assert noise.verdict(PartialTranscript(1, TEA), 12.0) is NoiseVerdict.SPEECH
 
 
 @pytest.mark.parametrize(
     ("event", "later_s", "verdict"),
     [
-        (PartialTranscript(1, ""), 9.0, Verdict.SPEECH),
-        (FinalTranscript(1, ""), 3.9, Verdict.SPEECH),
-        (FinalTranscript(1, ""), 4.1, Verdict.NOISE),
-        (FinalTranscript(1, "", failed=True), 9.0, Verdict.SPEECH),
+        (PartialTranscript(1, ""), 9.0, NoiseVerdict.SPEECH),
+        (FinalTranscript(1, ""), 3.9, NoiseVerdict.SPEECH),
+        (FinalTranscript(1, ""), 4.1, NoiseVerdict.NOISE),
+        (FinalTranscript(1, "", failed=True), 9.0, NoiseVerdict.SPEECH),
     ],
 )
 def test_a_voice_without_any_word_is_given_four_seconds(
-    event: PartialTranscript | FinalTranscript, later_s: float, verdict: Verdict
+    event: PartialTranscript | FinalTranscript, later_s: float, verdict: NoiseVerdict
 ) -> None:
     noise, _ = evidence()
     assert noise.verdict(event, 10.0 + later_s) is verdict

@@ -118,7 +118,8 @@ async def test_spaced_and_deduped_are_for_one_request_whoever_answers_it(nodes: 
 
 async def test_what_is_made_at_one_node_is_known_to_the_other(nodes: Nodes) -> None:
     script = {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]}
-    agent = {"name": "Made", "script": script, "trunk": "carrier", "phoneNumber": "+14155550100"}
+    engines = {"stt": {"engine": "pocketsphinx"}, "tts": {"engine": "espeak-ng"}}
+    agent = {"name": "Made", "script": script, "trunk": "carrier", "phoneNumber": "+14155550100", **engines}
     status, made = await nodes.ask(0, "POST", "/api/v1/agents?company=acme", agent)
     assert status == 201, made
     status, key = await nodes.ask(0, "POST", "/api/v1/keys?company=acme", {"scopes": ["calls"]})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.agents.llm.completion import MAX_CALLS, MAX_TEXT, Completion
 from pipeline.agents.llm.history import History, Round, Segment, ToolCall
 from pipeline.agents.llm.markup import MarkupGate, tidy
-from pipeline.agents.llm.schema import Misfit, Schema
+from pipeline.agents.llm.tools.schema import Misfit, Schema
 from pipeline.errors import EngineError
 from pipeline.text.sentences import LONGEST, Segmenter
 from tests.support.http.chat import Call, chunks

@@ -16,12 +16,12 @@ from aiohttp import web
 from mediaserver.engine_pool.running import START_TIMEOUT_S
 from pipeline.agent import CallOpened, Say
 from pipeline.agents.llm.agent import Llm
-from pipeline.agents.llm.http_tool import HttpTool
-from pipeline.agents.llm.mcp import McpServer
-from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.settings import read_settings
 from pipeline.agents.llm.table import LlmMcp, LlmTool
-from pipeline.agents.llm.tools import ToolFailed, ToolSpec
+from pipeline.agents.llm.tools.http import HttpTool
+from pipeline.agents.llm.tools.mcp import McpServer
+from pipeline.agents.llm.tools.schema import Schema
+from pipeline.agents.llm.tools.tool import ToolFailed, ToolSpec
 from pipeline.errors import EngineError
 from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.http import ANSWER_LIMIT, GuardedHttpClient, HttpAnswer, IsWhole

@@ -462,6 +462,9 @@ def test_a_wrong_script_names_what_is_wrong(text: str, key: str) -> None:
 
 def test_every_mistake_is_told_at_once() -> None:
     assert len(broken(sya="x", next="nowhere", collect=7)) >= 3
+    with pytest.raises(SettingsRefused) as caught:
+        Script.from_settings({"start": "a", "step": [5, {"id": "a", "next": 3, "expect": {"kinds": [1]}}]})
+    assert {key for key, _ in caught.value.problems} >= {"step[0]", "step[1].next", "step[1].expect.kinds[0]"}
 
 
 def test_the_script_of_the_documentation_is_valid() -> None:

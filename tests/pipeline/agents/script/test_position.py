@@ -9,11 +9,11 @@ import pytest
 
 from pipeline.agent import Expect
 from pipeline.agents.script.position import Position
-from pipeline.agents.script.steps import Step, read_plan
+from pipeline.agents.script.steps import ScriptStep, read_plan
 from pipeline.speech import Expected
 
 
-def asking(**step: Any) -> Step:
+def asking(**step: Any) -> ScriptStep:
     return read_plan({"start": "ask", "step": [{"id": "ask", "say": "?", "next": "ask", **step}]}).steps[
         "ask"
     ]
@@ -54,19 +54,19 @@ def test_the_rest_of_the_digits_is_expected_or_a_yes() -> None:
     ]
     confirming = replace(at, confirming="123456").expect()
     assert confirming == [Expect(Expected(kinds=("yes_no", "digits")), masked=True)]
-    assert Position(replace(NUMBER, expected=None)).expect() == []
+    assert Position(ScriptStep(id="bye", action="hang_up")).expect() == []
 
 
 def test_arriving_keeps_what_the_call_has_come_to_and_begins_the_counts_anew() -> None:
     at = Position(NUMBER, answers={"card": "1"}, nomatches=2, silences=1, partial="1", disposition="asked")
-    there = at.arrived(replace(CHOICE, goal=True), reopened=None)
+    there = at.arrived(CHOICE.model_copy(update={"goal": True}), reopened=None)
     assert (there.nomatches, there.silences, there.partial) == (0, 0, "")
     assert (there.disposition, there.reached_goal, there.answers) == ("asked", True, {"card": "1"})
 
 
 def test_a_question_that_is_asked_again_takes_its_first_outcome_back_when_it_is_answered() -> None:
     asked = Position(CHOICE, disposition="asked", nomatches=1)
-    ended = asked.arrived(replace(CHOICE, goal=True, disposition="done"), reopened=None)
+    ended = asked.arrived(CHOICE.model_copy(update={"goal": True, "disposition": "done"}), reopened=None)
     again = ended.returned_to(asked)
     assert (again.disposition, again.reached_goal, again.nomatches) == ("done", True, 0)
     answered = again.arrived(NUMBER, reopened=asked)

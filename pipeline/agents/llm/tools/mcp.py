@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.table import LlmMcp
-from pipeline.agents.llm.tools import Tool, ToolFailed, ToolSpec
+from pipeline.agents.llm.tools.schema import Schema
+from pipeline.agents.llm.tools.tool import Tool, ToolFailed, ToolSpec
 from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient, IsWhole
@@ -209,7 +209,7 @@ class _SessionOver(EngineError):
 
 
 class McpTool:
-    """A `pipeline.agents.llm.tools.Tool` that an MCP server offers."""
+    """A `pipeline.agents.llm.tools.tool.Tool` that an MCP server offers."""
 
     def __init__(self, spec: ToolSpec, server: McpServer) -> None:
         self.spec = spec

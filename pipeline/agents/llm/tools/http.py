@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pipeline.agents.llm.table import LlmTool
-from pipeline.agents.llm.tools import ToolFailed, ToolSpec
+from pipeline.agents.llm.tools.tool import ToolFailed, ToolSpec
 from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient
@@ -52,9 +52,9 @@ def url_problems(url: str, spec: ToolSpec) -> list[str]:
 
 
 class HttpTool:
-    """A `pipeline.agents.llm.tools.Tool` that sends one HTTP request for each call. Its `fixed` fields, which
-    the call's variables (`"{{customer_id}}"`) and its metadata (`"{{metadata.order}}"`) fill, go where the
-    arguments go, and no argument may have their name."""
+    """A `Tool` of `pipeline.agents.llm.tools.tool` that sends one HTTP request for each call. Its `fixed`
+    fields, which the call's variables (`"{{customer_id}}"`) and its metadata (`"{{metadata.order}}"`) fill,
+    go where the arguments go, and no argument may have their name."""
 
     def __init__(self, spec: ToolSpec, settings: LlmTool, web: HttpClient) -> None:
         self.spec = spec

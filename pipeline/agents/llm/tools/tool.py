@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.table import LlmBudget
+from pipeline.agents.llm.tools.schema import Schema
 from pipeline.errors import PipelineError
 
 MAX_RESULT: Final = 8_000

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from pipeline.agent import AgentAct, DoNotCall, HangUp, SendDigits, SwitchLanguage, Transfer, Wait
 from pipeline.agents.llm.digits import Wanted
-from pipeline.agents.llm.schema import Schema
 from pipeline.agents.llm.table import LlmAsk
 from pipeline.agents.llm.tool_names import NAMES
-from pipeline.agents.llm.tools import ToolSpec
+from pipeline.agents.llm.tools.schema import Schema
+from pipeline.agents.llm.tools.tool import ToolSpec
 
 MAX_WAIT_S: Final = 60
 MAX_FACTS: Final = 30

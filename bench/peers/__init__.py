@@ -1,0 +1,1 @@
+"""Other voice agent frameworks beside this server, with the same stub models."""
