@@ -9,7 +9,6 @@ stranger needs more, a longer silence, and waits while one of those is about to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,9 +53,7 @@ class _Source:
 class Latch:
     """The judgement on packets from elsewhere, of one stream. Sans-IO: `now` is their arrival in seconds."""
 
-    def __init__(self, *, allows: Callable[[Address], bool]) -> None:
-        """`allows`: whether an address may be sent to."""
-        self._allows = allows
+    def __init__(self) -> None:
         self._near: frozenset[str] = frozenset()
         self._avoided: tuple[Address | None, float] = (None, 0.0)
         self._sources: dict[Address, _Source] = {}
@@ -71,9 +68,9 @@ class Latch:
     def judge(
         self, data: bytes, address: Address, now: float, *, clock_hz: int, heard_at: float
     ) -> list[tuple[bytes, float]]:
-        """Takes a packet of an agreed payload type with the clock `clock_hz` (0: it is no audio); `heard_at`:
-        when the source that we send to was last heard. The packets with which `address` has now proved
-        itself, and their arrivals; empty, while it has not."""
+        """Takes a packet, from an address that may be sent to, of an agreed payload type with the clock
+        `clock_hz` (0: it is no audio); `heard_at`: when the source that we send to was last heard. The packets
+        with which `address` has now proved itself, and their arrivals; empty, while it has not."""
         if now - heard_at <= SILENT_S:
             self._sources.clear()
             return []
@@ -99,7 +96,7 @@ class Latch:
             return False
         if address[0] not in self._near and now - heard_at <= STRANGE_SILENT_S:
             return False
-        return payload_span(data, len(data)) is not None and self._allows(address)
+        return payload_span(data, len(data)) is not None
 
     def _begin(self, data: bytes, address: Address, now: float) -> _Source:
         if address not in self._sources and len(self._sources) >= MOST_SOURCES:

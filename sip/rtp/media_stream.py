@@ -100,7 +100,7 @@ class MediaStream:
         self._state = StreamState.BOUND
         self._local_port = int(self._rtp.getsockname()[1])
         self._reports = Reports(*sockets, loop)
-        self._latch = Latch(allows=lambda address: self._sendable(address) is not None)
+        self._latch = Latch()
         self._plan: MediaPlan | None = None
         self._number = -1
         self._line: Any = None
@@ -302,6 +302,8 @@ class MediaStream:
                 self._reports.receive(data, at)
                 return
             proof = [(data, at)]  # put aside before its source was latched onto
+        elif self._sendable(address) is None:
+            proof = []
         else:
             clock_hz = int(line["media"][data[1] & 0x7F]["clock_hz"]) if len(data) > 1 else 0
             heard_at = int(line["heard_ns"]) / _NS
@@ -319,8 +321,6 @@ class MediaStream:
             frames, keys = int(line["frames"]), int(line["presses"])
         if self._heard is not None:
             self._heard.pass_on(frames, keys, at)
-
-    # Where the far end is -----------------------------------------------------------------------------------
 
     def _name(self, line: Any, address: Address, now: float) -> None:
         """The plan says that the far end is at `address`."""
