@@ -69,8 +69,8 @@ class Latch:
         self, data: bytes, address: Address, now: float, *, clock_hz: int, heard_at: float
     ) -> list[tuple[bytes, float]]:
         """Takes a packet, from an address that may be sent to, of an agreed payload type, with clock
-        `clock_hz` (0: it is no audio); `heard_at`: when the source that we send to was last heard. The packets
-        with which `address` has now proved itself, and their arrivals; empty, while it has not."""
+        `clock_hz` (0: it is no audio); `heard_at`: when the source that we send to was last heard. The
+        packets with which `address` has now proved itself, and their arrivals; empty, while it has not."""
         if now - heard_at <= SILENT_S:
             self._sources.clear()
             return []
