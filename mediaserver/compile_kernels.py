@@ -1,4 +1,4 @@
-"""Compiles `pipeline.audio.kernels` with progress: half a minute of one core, once per machine.
+"""Compiles all kernels with progress: half a minute of one core, once per machine.
 
 `python -m mediaserver.compile_kernels` prints a line with the progress after each compilation, and nothing
 where all kernels come from numba's cache."""
@@ -11,8 +11,11 @@ from typing import Any, Final
 
 from numba.core import event
 
-COMPILATIONS: Final = 127
+COMPILATIONS: Final = 227
 """The number of compilations: kernels, each with its signatures, and the functions that they call."""
+
+MODULES: Final = ("pipeline.audio.kernels", "pipeline.plane.called", "pipeline.plane.run")
+"""Those whose import compiles, with what these import, every kernel that Python or a thread calls."""
 
 Told = Callable[[int, int], None]
 
@@ -37,7 +40,8 @@ def compile_kernels(told: Told) -> None:
     """Compiles what is not in numba's cache, and calls `told` after each with how many are done, and of how
     many. Does nothing where the kernels are imported already. Takes long: not for the event loop."""
     with event.install_listener("numba:compile", _Count(told)):
-        import_module("pipeline.audio.kernels")
+        for module in MODULES:
+            import_module(module)
 
 
 def main() -> None:

@@ -1,18 +1,19 @@
 """The path of a frame through the server, in and out, with the rates and delays that it has for one agent.
 
 ```
-phone  MediaStream ► RtpReceiver ► Reorder ► Decoder ► FrameAssembly ┐
-web    SecureLink ► OpusReceiver ► Reorder ► OpusDecoder ► FrameAssembly ► Bridge ┤
+phone  socket ► the media plane (order, decoder, frames: pipeline.plane) ► Heard ┐
+web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ┤
        Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
                                                                              agent ◄───────────────────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
-phone  RtpSender ► Encoder ► socket                 each frame that left: EchoGate, Recording
+phone  the media plane (gain, encoder) ► socket     each frame that left: EchoGate, Recording
 web    OpusSender ► OpusEncoder ► SecureLink
 ```
 
 A frame passes by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
-names the function that the frame enters; a test sends frames through real legs and a real `Session`, and
-compares the functions visited with these lists. Figures are read from the constants and settings in use."""
+names the function that the frame enters, which may be a compiled one; a test sends frames through real legs
+and a real `Session`, and compares the functions visited with these lists. Figures are read from the
+constants and settings in use."""
 
 from __future__ import annotations
 
@@ -27,13 +28,11 @@ from mediaserver.rooms.webrtc.audio_track import SecureLink
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.settings import AgentSettings, TrunkSettings
-from pipeline.audio import FRAME_MS, echo_gate, frames, opus
+from pipeline.audio import FRAME_MS, echo_gate, frames, kernels, opus
 from pipeline.audio.background_speech import Foreground
-from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.echo_gate import EchoGate
-from pipeline.audio.opus import OpusDecoder, OpusEncoder
+from pipeline.audio.opus import OpusEncoder
 from pipeline.audio.other_vads import DETECTORS
-from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.endpointing import detector, policy
@@ -44,7 +43,11 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pace
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
-from pipeline.media.reorder import Reorder
+from pipeline.plane import codecs as plane_codecs
+from pipeline.plane import frames as plane_frames
+from pipeline.plane import receive, rows, send, step
+from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.send import FRAME_NS, SLOT_NS
 from pipeline.session import audio_input, synthesis
 from pipeline.session.agent_turns import AgentTurns
 from pipeline.session.audio_input import AudioInput
@@ -57,13 +60,8 @@ from pipeline.stt.fallback import FallbackListening
 from pipeline.stt.sphinx import decoder as sphinx
 from pipeline.text.normalise import verbalize
 from pipeline.turns.machine import Turns
-from sip.rtp import frame_assembly
-from sip.rtp import receiver as rtp_receiver
-from sip.rtp.codecs import decoder, encoder
-from sip.rtp.frame_assembly import FrameAssembly
-from sip.rtp.media_stream import MediaStream
-from sip.rtp.receiver import RtpReceiver
-from sip.rtp.sender import RtpSender
+from sip.rtp import media_stream
+from sip.rtp.heard import Heard
 from sip.sdp.media_plan import Codec
 
 _UNITS: Final = {"MS": "ms", "S": "s", "HZ": "Hz", "FRAMES": "frames"}
@@ -104,8 +102,9 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Qualified name of the function that a frame enters, "Class.method"."""
-        return self.enters.__qualname__
+        """Name of the function that a frame enters, "Class.method" or "module.function"."""
+        name = self.enters.__qualname__
+        return name if "." in name else f"{self.enters.__module__.rpartition('.')[2]}.{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +124,15 @@ class MadeOf:
 def phone_in(codec: Codec, trunk: TrunkSettings, made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from the socket of a call to turn-taking."""
     clock_hz, rate_hz = codec.clock_rate_hz, codec.rate_hz
-    missing = constant("a missing packet is waited for, at most", rtp_receiver, "PATIENCE_MS")
+    missing = constant("a missing packet is waited for, at most", media_stream, "PATIENCE_MS")
+    most = constant("made up for one hole, at most", plane_frames, "MAX_CONCEALED", unit="frames")
+    length = constant("length", frames, "FRAME_MS")
+    tick = Figure("read every", SLOT_NS / 1e6, "ms", f"{send.__name__}.SLOT_NS")
     digits = "" if trunk.inband_dtmf else "telephone-event is not agreed"
-    yield Stage(MediaStream._readable, "a datagram, from the far end's address alone", clock_hz)
-    yield Stage(RtpReceiver.datagram, "header, payload type, source", clock_hz)
-    yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
-    yield Stage(type(decoder(codec)).decode, f"{codec.name} to PCM", rate_hz)
-    yield from assembled(rate_hz, digits)
+    yield Stage(step.take, "a datagram, from the far end's address alone", clock_hz, (tick,))
+    yield Stage(receive.receive, "source, order, a packet to PCM, losses concealed", rate_hz, (missing, most))
+    yield Stage(kernels.dtmf_step, "keys as tones in the audio", rate_hz, when=digits)
+    yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
     yield from heard(rate_hz, made, placed=made.agent.direction == "outbound")
 
 
@@ -139,25 +140,14 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from a participant's connection to turn-taking."""
     clock_hz, rate_hz = opus.CLOCK_HZ, opus.RATE_HZ
     missing = constant("a missing packet is waited for, at most", room_receiver, "PATIENCE_MS")
+    most = constant("made up for one hole, at most", plane_codecs, "MAX_RECOVERED", unit="frames")
+    length = constant("length", frames, "FRAME_MS")
     kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
     yield Stage(SecureLink.opened, "SRTP decrypted", clock_hz)
-    yield Stage(OpusReceiver.packet, "header, payload type, source", clock_hz)
-    yield Stage(Reorder.push, "packets in order; the next in order passes at once", clock_hz, (missing,))
-    yield Stage(OpusDecoder.decode, "Opus to PCM, decoded at this rate", rate_hz)
-    yield from assembled(rate_hz, None)
+    yield Stage(OpusReceiver.packet, "source, order, Opus to PCM, losses concealed", rate_hz, (missing, most))
+    yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
     yield Stage(Bridge.place, "one person straight through, several mixed", rate_hz, (kept,))
     yield from heard(rate_hz, made, placed=False)
-
-
-def assembled(rate_hz: int, digits: str | None) -> Iterator[Stage]:
-    """Yields the stages that both kinds of legs share. `digits`: when in-band DTMF is looked for, None for
-    never."""
-    length = constant("length", frames, "FRAME_MS")
-    most = constant("made up for one hole, at most", frame_assembly, "MAX_CONCEALED", unit="frames")
-    yield Stage(FrameAssembly.audio, "frames on the far end's clock", rate_hz, (length,))
-    yield Stage(Concealment.good, "losses concealed, a good frame as it is", rate_hz, (most,))
-    if digits is not None:
-        yield Stage(DtmfDetector.push, "keys as tones in the audio", rate_hz, when=digits)
 
 
 def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
@@ -230,10 +220,12 @@ def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from the agent's words to the socket of a call."""
     rate_hz = codec.rate_hz
     yield from spoken(rate_hz, made)
-    yield from paced()
-    yield Stage(RtpSender.tick, "a packet each tick, of silence too", rate_hz, _every())
-    yield Stage(Playout.read, "the next frame, at the volume of the moment", rate_hz)
-    yield Stage(type(encoder(codec)).encode, f"PCM to {codec.name}, then the socket", codec.clock_rate_hz)
+    ahead = constant("in the plane's hands, at most", rows, "AHEAD", unit="frames")
+    lead = Figure("ahead of its clock, at most", FRAME_NS / 1e6, "ms", f"{send.__name__}.FRAME_NS")
+    yield Stage(Outgoing.say, "sent at once after silence", rate_hz, (ahead, lead))
+    done = f"PCM to {codec.name} at the volume of the moment, a packet of silence too"
+    yield Stage(send.packet_due, done, codec.clock_rate_hz, _every())
+    yield Stage(Playout.left, "what has left", rate_hz)
     yield from left(rate_hz, made)
 
 

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-SOURCES: Final = (Path(__file__).parent / "audio",)
+SOURCES: Final = tuple(Path(__file__).parent / room for room in ("audio", "plane"))
 """The folders of kernels, and of the constants that are compiled into them."""
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"

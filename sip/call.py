@@ -297,7 +297,7 @@ class Call:
         try:
             sends = self._stream.configure(
                 plan,
-                symmetric=settings.symmetric_rtp,
+                symmetric=settings.symmetric_rtp is not False,
                 media_timeout_s=settings.media_timeout_s if answered else math.inf,
                 inband_dtmf=settings.inband_dtmf,
             )

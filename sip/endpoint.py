@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
+from pipeline.plane.plane import Plane
 from sip.admission_policy import AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
@@ -93,6 +94,7 @@ class Endpoint:
 
     _driver: Driver
     _pacer: Pacer
+    _plane: Plane
 
     def __init__(self, settings: EndpointSettings) -> None:
         """Raises ValueError for a bad port range."""
@@ -122,11 +124,11 @@ class Endpoint:
     # Opening and closing ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Binds the sockets and starts to register. Raises OSError, and `LocalError` for unusable
-        settings."""
+        """Binds the sockets, starts to register. Raises OSError, and `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
         await self._driver.open()
+        self._plane = Plane(self._driver.loop, capacity=2 * self.settings.max_calls + 16)
         self._open = True
         for trunk in self._trunks.values():
             self._register(trunk)
@@ -149,6 +151,7 @@ class Endpoint:
             invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
+        self._plane.close()
         self._offered.end()
 
     def drain(self) -> None:
@@ -238,11 +241,8 @@ class Endpoint:
         registered = settings.egress is not trunk.egress
         offer = self._capabilities(trunk, stream, hop, peer=hop.host if registered else "")
         invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
-        parties = Parties(
-            direction=Direction.OUTBOUND,
-            local_number=invitation.caller.uri.user,
-            remote_number=invitation.targets[0].uri.user,
-        )
+        local, remote = invitation.caller.uri.user, invitation.targets[0].uri.user
+        parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
@@ -266,11 +266,11 @@ class Endpoint:
         return trunk.in_order(found)
 
     def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
-        """Returns the capabilities of a call. Behind a NAT, which symmetric RTP is for, SDP may name any
-        address: the stream sends nothing to one that is closed to the trunk."""
+        """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
+        stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         host = self._driver.local.host(hop)
-        if trunk.settings.symmetric_rtp:
+        if trunk.settings.symmetric_rtp is True:
             return Capabilities(host, stream.local_port, trunk.codecs)
         return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
 
@@ -290,8 +290,11 @@ class Endpoint:
         return len(self._calls) < self.settings.max_calls
 
     def _open_stream(self, peer: Hop) -> MediaStream:
-        host = self._driver.local.media(peer)
-        return MediaStream.open(self._ports, self._pacer, host=host, loop=self._driver.loop)
+        stream = MediaStream.open(
+            self._ports, self._plane, host=self._driver.local.media(peer), loop=self._driver.loop
+        )
+        stream.signalled_by = peer.host
+        return stream
 
     def _enlist(self, call: Call, invite: Invite) -> None:
         self._calls[call.id] = call

@@ -25,9 +25,10 @@ class TrunkSettings:
     they live, 0: never; calls try those that are down last. `username` and
     `password` answer the trunk's challenges, and admit its calls from addresses other than `allow_from`.
     `codecs` in order of preference. `session_expires_s` 0: no session timer. `symmetric_rtp`: media is sent
-    to the source of the first RTP packet, not to the address in SDP. `inband_dtmf`: tones are detected even
-    where telephone events were negotiated. `egress`: the addresses to which its calls and registrations may
-    send SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
+    to where it comes from once that source has proved itself (`sip.rtp.latch`), not only to the address in
+    SDP; True: SDP may name any address, closed ones too. `inband_dtmf`: tones are detected even where
+    telephone events were negotiated. `egress`: the addresses to which its calls and registrations may send
+    SIP and RTP, whoever names them; None, any. `trusted_hosts` may be sent to whatever they resolve to.
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
@@ -42,7 +43,7 @@ class TrunkSettings:
     register: bool = False
     allow_from: tuple[str, ...] = ()
     codecs: tuple[str, ...] = ("pcmu", "pcma", "g722", "opus")
-    symmetric_rtp: bool = False
+    symmetric_rtp: bool | Literal["auto"] = "auto"
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
     ring_timeout_s: float = 60

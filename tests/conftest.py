@@ -93,9 +93,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late."""
-    if item.get_closest_marker("virtual_clock") is not None:
-        return {"virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)}
+    """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late.
+    With `and_real=True` they run a second time, on the clock of the wall."""
+    marker = item.get_closest_marker("virtual_clock")
+    if marker is not None:
+        loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+            "virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)
+        }
+        if marker.kwargs.get("and_real"):
+            loops["real"] = asyncio.new_event_loop
+        return loops
     return {"real": asyncio.new_event_loop}
 
 

@@ -20,11 +20,12 @@ import numpy as np
 from bench.conversation.caller import Caller, Placed, Truth, recording
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import RATE_HZ
+from bench.support import codecs
 from pipeline.agent import AgentEvent
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
 from pipeline.result import SessionResult
-from sip.rtp import codecs
 from sip.rtp.telephone_event import event_payloads
 from sip.sdp.media_plan import OPUS, Codec, MediaPlan
 
@@ -108,7 +109,7 @@ class Handset:
         self._up, self._down = Resampler(RATE_HZ, codec.rate_hz), Resampler(codec.rate_hz, RATE_HZ)
         self._step = codec.clock_rate_hz // 50
         self._rng = np.random.default_rng(seed)
-        self._payload = np.empty(codecs.MAX_PAYLOAD_BYTES, np.uint8)
+        self._payload = np.empty(MAX_PAYLOAD_BYTES, np.uint8)
         self._sequence = 0
         self._keyed: deque[bytes] = deque()
         self._keyed_at = 0

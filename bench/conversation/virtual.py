@@ -1,7 +1,7 @@
 """Runs conversations on a virtual clock: the real `Session` between a scripted caller and stub models.
 
-The audio passes through RTP, the codec, reordering, concealment and the pacer as in the server. Only the
-sockets are replaced."""
+The audio passes through RTP, the codec, reordering, concealment and the packets' times as in the server, by
+the media plane's `step`. Only the sockets are replaced."""
 
 from __future__ import annotations
 
@@ -17,28 +17,31 @@ from bench.conversation.handset import PTIME_S, Handset, Taped, plan_of
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import reading
 from bench.conversation.stubs import Agent, Fault, Recogniser, Voice
+from bench.support.stepped_stream import SteppedStream
 from bench.support.virtual_clock import VirtualLoop
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
-from pipeline.media.pacer import Pacer
+from pipeline.media.playout import Playout
+from pipeline.plane.send import SLOT_NS
 from pipeline.result import SessionObserver, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
-from sip.rtp.receiver import RtpReceiver
-from sip.rtp.sender import Address, RtpSender
+from sip.rtp.pulled import Pulled
 from sip.sdp.media_plan import CODECS, Codec
 
 EPOLL_S: Final = 0.001
 """Step of the virtual clock in seconds, the granularity of epoll's timeout: a timer of two frames must not
 expire just before the second frame."""
 
+TICK_S: Final = SLOT_NS / 1e9
+"""Tick of the media plane in seconds."""
+
 _JUDGE: Final = EndOfTurnDetector(built_in=BuiltInDetector(sentence_ends()))
-_NOWHERE: Final = ("", 0)
 
 
 class Talk(Protocol):
@@ -52,57 +55,70 @@ class Line:
     """The agent's leg: a `sip.rtp.media_stream.MediaStream` with the caller's handset instead of sockets."""
 
     def __init__(self, script: Script, codec: Codec, seed: int) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self.rate_hz = codec.rate_hz
         self.held = False
         self.handset = Handset(script, codec, seed, self._receive)
-        self._time = loop.time
-        self._receiver = RtpReceiver(codec.rate_hz)
-        self._receiver.configure(plan_of(codec), inband_dtmf=False)
-        self._sender = RtpSender(self, codec.rate_hz, time=loop.time, rng=random.Random(seed))
-        self._sender.configure(plan_of(codec))
-        self._sender.address = _NOWHERE
-        self._pace = self._sender.pace = Pacer(loop).add(self._tick, loop.time())
-        self._listener: LegListener | None = None
+        self._stream = SteppedStream(
+            plan_of(codec), rate_hz=codec.rate_hz, now=self._loop.time(), poke=self._poke
+        )
+        self._stream.on_sent = self._left
+        self._source: AudioSource | None = None
+        self._pulled: Pulled | None = None
+        self._timer = self._loop.call_later(TICK_S, self._tick)
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """See `pipeline.leg.Leg`."""
-        self._listener = self._receiver.frames.listener = listener
-        self._sender.source = source
-        if source is not None:
-            source.on_ready(self._wake)
+        self._disconnect()
+        self._stream.listener, self._source = listener, source
+        if isinstance(source, Playout):
+            source.connect(self._stream.outgoing)
+        elif source is not None:
+            self._pulled = Pulled(source, self._stream.outgoing, self._loop)
 
     async def hang_up(self) -> None:
         """See `pipeline.leg.Leg`."""
-        self._listener = None
+        self._stream.listener = None
         self.handset.hang_up()
 
     async def send_dtmf(self, digits: str) -> None:
         """Drops the digits."""
 
-    def sendto(self, data: bytearray | memoryview, address: Address, /) -> int:
-        """See `sip.rtp.sender.Wire`."""
-        self.handset.receive(bytes(data))
-        return len(data)
-
     def end(self) -> None:
         """Ends the leg, as when the caller hangs up."""
-        self._pace.remove()
-        if self._listener is not None:
-            self._listener.leg_ended("normal", self._time())
+        self._timer.cancel()
+        listener = self._stream.listener
+        if listener is not None:
+            listener.leg_ended("normal", self._loop.time())
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._pulled is not None:
+            self._pulled.close()
+            self._pulled = None
+        elif isinstance(self._source, Playout):
+            self._source.connect(None)
+        self._source = None
 
     def _receive(self, packet: bytes) -> None:
-        self._receiver.buffer[: len(packet)] = packet
-        self._receiver.datagram(len(packet), self._time())
+        self._stream.datagram(packet, self._loop.time())
 
-    def _tick(self, now: float) -> None:
-        self._sender.tick(now)
-        if self._receiver.waiting:
-            self._receiver.flush(now)
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_S, self._tick)
+        self._send()
 
-    def _wake(self) -> None:
-        if self._sender.silent:
-            self._pace.wake()
+    def _poke(self) -> None:
+        self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        for packet in self._stream.due(self._loop.time()):
+            self.handset.receive(packet)
+
+    def _left(self, at: float) -> None:
+        if self._pulled is not None:
+            self._pulled.left(at)
+        elif isinstance(self._source, Playout):
+            self._source.left(at)
 
 
 class _Deciding(SessionObserver):

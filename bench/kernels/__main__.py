@@ -26,7 +26,6 @@ from pipeline.audio import Pcm, dtmf, frame_samples, kernels
 from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
-from pipeline.media.reorder import Reorder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -161,11 +160,6 @@ def _vad(rate_hz: int) -> Case:
 def _losses() -> Iterator[Case]:
     frame, tone = _speechlike(8000), dtmf.tone("5", 8000, 20)
     detector, kept, lossy = dtmf.DtmfDetector(8000), Concealment(8000), Concealment(8000)
-    reorder, payload, count = Reorder(), memoryview(bytes(160)), iter(range(1 << 60))
-
-    def in_order() -> bool:
-        sequence = next(count) & 0xFFFF
-        return reorder.push(sequence, 0, payload, 0.0)
 
     def one_lost() -> object:
         lossy.conceal()
@@ -174,7 +168,6 @@ def _losses() -> Iterator[Case]:
     yield Case(
         "DTMF detector", {"ours": lambda: detector.push(tone), "numpy FFT alone": lambda: np.fft.rfft(tone)}
     )
-    yield Case("reorder, next in order", {"ours": in_order})
     yield Case("concealment, frame received", {"ours": lambda: kept.good(frame)})
     yield Case("concealment, frame lost and next", {"ours": one_lost})
 

@@ -34,7 +34,7 @@ from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import ModelEndpoint
 from sip.errors import SipError
-from sip.rtp.codecs import decoder, encoder
+from sip.rtp.media_formats import payload_format
 from sip.sdp.media_plan import CODECS
 
 MODEL_ANSWER_S = 30.0
@@ -229,8 +229,7 @@ def codec_findings(settings: Settings) -> Iterator[Finding]:
     """Yields whether the codecs that the trunks name encode and decode."""
     for name in sorted({codec for trunk in settings.trunks for codec in trunk.codecs}):
         try:
-            encoder(CODECS[name])
-            decoder(CODECS[name])
+            payload_format(CODECS[name])
         except SipError as error:
             yield Finding(f"codec {name}", False, str(error))
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core import caching
+from numba.core import caching, codegen
 
 from pipeline import kernel_cache
 
@@ -76,18 +76,61 @@ class _Cache(caching.FunctionCache):
                 log.warning("kernels are compiled at every start", extra=where)
 
 
-def compiled(*signatures: Any, fastmath: bool = False, inner: bool = False) -> Callable[[_F], _F]:
+class _Part(codegen.JITCodeLibrary):
+    """An inner kernel as LLVM's code, to be linked into its callers. numba would optimise it and make machine
+    code of it and of all that it calls, and do that again for each of its callers, up to the outermost, which
+    is the only one to run: most of the time of compiling."""
+
+    def _optimize_final_module(self) -> None: ...
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
+        self._verify_declare_only_symbols()  # type: ignore[no-untyped-call]
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Returns 0, numba's answer for what has no machine code."""
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """Hands out the code generator but for the one thing that needs machine code."""
+        return _WithoutEnvironments(self._codegen)
+
+
+class _WithoutEnvironments:
+    """A code generator that keeps no object of Python for a function: compiled code without such objects
+    asks for none."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Does nothing."""
+
+
+def compiled(
+    *signatures: Any, fastmath: bool = False, inner: bool = False, nogil: bool = False
+) -> Callable[[_F], _F]:
     """`numba.njit` with the types kept for mypy, and with a cache that never fails. `inner`: other kernels
-    alone call the function. The wrapper by which Python would call it is not compiled, and the function
-    itself only with a kernel that calls it: one out of the cache has it inside."""
-    options: dict[str, Any] = {"fastmath": fastmath, "no_cpython_wrapper": inner, "no_cfunc_wrapper": inner}
+    alone call the function. It is compiled only as a part of a kernel that calls it: one out of the cache has
+    it inside. `nogil`: Python's other threads run while the kernel does."""
+    options: dict[str, Any] = {
+        "fastmath": fastmath,
+        "nogil": nogil,
+        "no_cpython_wrapper": inner,
+        "no_cfunc_wrapper": inner or nogil,
+    }
 
     def decorate(function: _F) -> _F:
         made = numba.njit(**options)(function)
-        made._cache = _Cache(function)  # type: ignore[no-untyped-call]
         if inner:
             _compile_when_called(made, signatures)
         else:
+            made._cache = _Cache(function)  # type: ignore[no-untyped-call]
             _compile(made, signatures)
         return cast(_F, made)
 
@@ -102,12 +145,17 @@ def _compile(kernel: Any, signatures: Iterable[Any]) -> None:
 
 
 def _compile_when_called(kernel: Any, signatures: Iterable[Any]) -> None:
-    """Compiles `kernel` when numba asks for its types, for a kernel that calls it."""
+    """Compiles `kernel` when numba asks for its types, for a kernel that calls it (in numba's lock)."""
     types_of_call = kernel.get_call_template
 
     def compiled_first(*arguments: Any) -> Any:
         if not kernel.signatures:
-            _compile(kernel, signatures)
+            generator = kernel.targetctx.codegen()
+            whole, generator._library_class = generator._library_class, _Part
+            try:
+                _compile(kernel, signatures)
+            finally:
+                generator._library_class = whole
         return types_of_call(*arguments)
 
     kernel.get_call_template = compiled_first

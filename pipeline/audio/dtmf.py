@@ -32,7 +32,8 @@ def _tables() -> tuple[kernels.Floats, kernels.Floats]:
     return cosines.astype(np.float32), sines.astype(np.float32)
 
 
-_COSINES, _SINES = _tables()
+COSINES, SINES = _tables()
+"""Of `kernels.dtmf_step`."""
 
 
 class DtmfDetector:
@@ -56,9 +57,9 @@ class DtmfDetector:
         self._state[kernels.DTMF_HIT] = self._state[kernels.DTMF_KEY] = -1.0
 
     def push(self, frame: Pcm) -> str | None:
-        """Takes a frame of int16 at `rate_hz`; returns the digit that the frame confirms, once per press, 30
-        to 50 ms after the tone's start; else None."""
-        key = kernels.dtmf_step(frame, self._buffer, _COSINES, _SINES, self._state)
+        """Takes a frame; returns the key confirmed by it, once per press, 30 to 50 ms after its start; else
+        None."""
+        key = kernels.dtmf_step(frame, self._buffer, COSINES, SINES, self._state)
         return None if key < 0 else KEYS[key]
 
     @property

@@ -104,6 +104,7 @@ _MOST_LOW, _MOST_HIGH = 18432, 22528
 _HIGH_LEVEL: Final = 564
 
 
+@compiled(_VOID(_ROW))
 def g722_init(row: Row) -> None:
     """Prepares a row of COLUMNS: the reset of the Recommendation."""
     row[:] = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import numpy as np
 
@@ -55,3 +55,46 @@ class Volume:
     def _move(self, target: float) -> None:
         self._target = target
         self.full = self._gain == target == 1.0
+
+
+class GainOfLine(Protocol):
+    """The gain of a stream that the media plane sends."""
+
+    def move_gain(self, gain: float) -> None:
+        """Ramps to `gain` from the next frame on."""
+
+    def fade_in(self) -> None:
+        """Ramps up to 1 from silence."""
+
+    def reset_gain(self) -> None:
+        """Sets the gain to 1 at once."""
+
+
+class LineVolume:
+    """`Volume` where the media plane applies it."""
+
+    __slots__ = ("_line",)
+    full = True
+
+    def __init__(self, line: GainOfLine) -> None:
+        self._line = line
+
+    def duck(self) -> None:
+        """Lowers the gain to `DUCKED`, from the next frame on."""
+        self._line.move_gain(DUCKED)
+
+    def restore(self) -> None:
+        """Raises the gain to 1, from the next frame on."""
+        self._line.move_gain(1.0)
+
+    def fade_in(self) -> None:
+        """Ramps the next frames up from silence: the audio before them was cut off."""
+        self._line.fade_in()
+
+    def reset(self) -> None:
+        """Sets the gain to 1 at once, for a new utterance."""
+        self._line.reset_gain()
+
+    def applied(self, frame: Pcm) -> Pcm:
+        """Gives `frame` as it is: the plane applies the gain."""
+        return frame

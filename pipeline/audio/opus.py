@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import llvmlite.binding
 import numba
@@ -54,8 +53,6 @@ _SIGNAL_VOICE: Final = 3001
 _EXPECTED_LOSS_PERCENT: Final = 10
 """With 5 libopus 1.6 puts no FEC into any packet at this bit rate and complexity."""
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 
 class OpusMissing(PipelineError):
     """No libopus on this machine."""
@@ -88,18 +85,23 @@ def _found() -> tuple[ctypes.PyDLL | None, str]:
         (library.opus_decoder_create, state, [ctypes.c_int32, integer, pointer]),
         (library.opus_encoder_destroy, None, [state]),
         (library.opus_decoder_destroy, None, [state]),
+        (library.opus_encoder_get_size, integer, [integer]),
+        (library.opus_decoder_get_size, integer, [integer]),
+        (library.opus_encoder_init, integer, [state, ctypes.c_int32, integer, integer]),
     )
     for function, result, arguments in signatures:
         function.restype = result
         function.argtypes = arguments
     library.opus_encoder_ctl.argtypes = [state, integer]  # and variadic after that
-    for function in (library.opus_encode, library.opus_decode):
-        address = ctypes.cast(function, ctypes.c_void_p).value
-        llvmlite.binding.add_symbol(function.__name__, address)
     return library, ""
 
 
 _LIBRARY, _WHY_NOT = _found()
+_REFUSES: Final = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: -1)
+for _name in ("opus_encode", "opus_decode", "opus_decoder_init"):
+    # A name that cannot be resolved ends the process.
+    _function = _REFUSES if _LIBRARY is None else getattr(_LIBRARY, _name)
+    llvmlite.binding.add_symbol(_name, ctypes.cast(_function, ctypes.c_void_p).value)
 
 
 def library() -> ctypes.PyDLL:
@@ -108,6 +110,10 @@ def library() -> ctypes.PyDLL:
         raise OpusMissing(_WHY_NOT)
     return _LIBRARY
 
+
+ENCODER_BYTES: Final[int] = _LIBRARY.opus_encoder_get_size(1) if _LIBRARY is not None else 0
+DECODER_BYTES: Final[int] = _LIBRARY.opus_decoder_get_size(1) if _LIBRARY is not None else 0
+"""Of a state that lies in the caller's memory, at a multiple of 8; 0: no libopus."""
 
 # --- kernels ----------------------------------------------------------------------------------------
 
@@ -123,14 +129,37 @@ _opus_encode: Final = _TYPES.ExternalFunction("opus_encode", _I32(_ADDRESS, _ADD
 _opus_decode: Final = _TYPES.ExternalFunction(
     "opus_decode", _I32(_ADDRESS, _ADDRESS, _I32, _ADDRESS, _I32, _I32)
 )
+_opus_decoder_init: Final = _TYPES.ExternalFunction("opus_decoder_init", _I32(_ADDRESS, _I32, _I32))
 
 
-def _linked(*signatures: Any) -> Callable[[_F], _F]:
-    """`compiled`; without the library nothing is: a name that cannot be resolved ends the process."""
-    return compiled(*signatures) if _LIBRARY is not None else lambda function: function
+@compiled(_I32(_ADDRESS))
+def opus_decoder_init(state: int) -> int:
+    """Begins a decoder at the address `state`, where `DECODER_BYTES` are free; negative for an error."""
+    error: int = _opus_decoder_init(state, RATE_HZ, 1)
+    return error
 
 
-@_linked(_I32(_ADDRESS, _I16, _U8), _I32(_ADDRESS, _I16_IN, _U8))
+def opus_encoder_init(state: int) -> None:
+    """Begins an encoder like that of `OpusEncoder` at the address `state`, where `ENCODER_BYTES` are free.
+    Raises `OpusMissing`."""
+    error = library().opus_encoder_init(state, RATE_HZ, 1, _VOIP)
+    if error:
+        raise PipelineError(f"libopus makes no encoder: error {error}")
+    _tune(state)
+
+
+def _tune(state: int) -> None:
+    for request, value in (
+        (_SET_BITRATE, BIT_RATE),
+        (_SET_COMPLEXITY, COMPLEXITY),
+        (_SET_SIGNAL, _SIGNAL_VOICE),
+        (_SET_INBAND_FEC, 1),
+        (_SET_LOSS_PERC, _EXPECTED_LOSS_PERCENT),
+    ):
+        library().opus_encoder_ctl(state, request, ctypes.c_int(value))
+
+
+@compiled(_I32(_ADDRESS, _I16, _U8), _I32(_ADDRESS, _I16_IN, _U8))
 def opus_encode(state: int, frame: Pcm, packet: Octets) -> int:
     """Encodes all of `frame` (mono) with the encoder at the address `state`. Returns the bytes written to
     `packet`, negative for an error of libopus."""
@@ -138,7 +167,7 @@ def opus_encode(state: int, frame: Pcm, packet: Octets) -> int:
     return size
 
 
-@_linked(_I32(_ADDRESS, _U8, _I16, _I32), _I32(_ADDRESS, _U8_IN, _I16, _I32))
+@compiled(_I32(_ADDRESS, _U8, _I16, _I32), _I32(_ADDRESS, _U8_IN, _I16, _I32))
 def opus_decode(state: int, packet: Octets, out: Pcm, fec: int) -> int:
     """Decodes with the decoder at the address `state`. Returns the samples written to `out`, negative for an
     error of libopus.
@@ -177,14 +206,7 @@ class OpusEncoder:
             raise PipelineError(f"libopus makes no encoder: error {error.value}")
         self._samples = frame_samples(RATE_HZ)
         self._out: Octets = np.zeros(MAX_PACKET_BYTES, np.uint8)
-        for request, value in (
-            (_SET_BITRATE, BIT_RATE),
-            (_SET_COMPLEXITY, COMPLEXITY),
-            (_SET_SIGNAL, _SIGNAL_VOICE),
-            (_SET_INBAND_FEC, 1),
-            (_SET_LOSS_PERC, _EXPECTED_LOSS_PERCENT),
-        ):
-            opus.opus_encoder_ctl(self.state, request, ctypes.c_int(value))
+        _tune(self.state)
 
     def encode(self, frame: Pcm) -> bytes:
         """20 ms as a packet. Raises ValueError for any other length."""

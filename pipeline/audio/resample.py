@@ -62,6 +62,11 @@ def _design(from_hz: int, to_hz: int) -> _Filter:
     return _Filter(up, down, phases, (length - 1) // 2)
 
 
+def phases(from_hz: int, to_hz: int) -> npt.NDArray[np.float32]:
+    """The filter of `Resampler`, (up, taps), for `kernels.polyphase`. Raises ValueError like it."""
+    return _design(from_hz, to_hz).phases
+
+
 class Resampler:
     """Resamples one stream from `from_hz` to `to_hz`; with equal rates a call returns its argument.
 

@@ -17,9 +17,11 @@ from typing import Final, Protocol
 import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
-from pipeline.audio.gain import Volume
+from pipeline.audio.gain import LineVolume, Volume
 from pipeline.errors import LocalError
+from pipeline.media.line_feed import LineFeed
 from pipeline.media.utterance import Utterance
+from pipeline.plane.outgoing import Outgoing
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
@@ -70,26 +72,9 @@ class Playout:
     """
 
     __slots__ = (
-        "_current",
-        "_dry",
-        "_frame",
-        "_frames",
-        "_held",
-        "_last",
-        "_listener",
-        "_mark",
-        "_open",
-        "_past",
-        "_room",
-        "_room_at",
-        "_sent",
-        "_tail",
-        "_waiting",
-        "_wake",
-        "_written",
-        "rate_hz",
-        "tap",
-        "volume",
+        "_current", "_dry", "_feed", "_frame", "_frames", "_held", "_last", "_listener", "_mark", "_open",
+        "_past", "_room", "_room_at", "_sent", "_tail", "_waiting", "_wake", "_written",
+        "rate_hz", "tap", "volume",
     )  # fmt: skip
 
     def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
@@ -100,7 +85,8 @@ class Playout:
         self._frames: deque[Pcm] = deque()
         self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
         self._held = False
-        self.volume = Volume(rate_hz)
+        self.volume: Volume | LineVolume = Volume(rate_hz)
+        self._feed: LineFeed | None = None
         self._tail: Pcm = np.empty(0, np.int16)
         self._last: Pcm = self._tail
         self._dry = True
@@ -114,6 +100,36 @@ class Playout:
         self._room_at = _NEVER
 
     # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
+
+    def connect(self, line: Outgoing | None) -> None:
+        """Frames leave by themselves from `line`, and `left` is called after some have; None: by `read` and
+        `sent`. What waits is taken along."""
+        self._withdraw()
+        self._feed = None if line is None else LineFeed(line)
+        self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
+        self._supply()
+
+    def left(self, now: float) -> None:
+        """Frames of the line have left, the last of them at `now`."""
+        if self._feed is None:
+            return
+        for frame in self._feed.departed():
+            self._departed(frame, now)
+        self._supply()
+
+    def _supply(self) -> None:
+        if self._feed is not None and not self._held:
+            self._feed.feed(self._frames)
+
+    def _withdraw(self) -> None:  # what has left is counted
+        if self._feed is not None:
+            for frame in self._feed.withdraw():
+                self._departed(frame, self._feed.said_at)
+
+    def _departed(self, frame: Pcm, now: float) -> None:
+        self._past.append(self._frames.popleft())
+        self._last = frame
+        self.sent(now)
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
@@ -135,6 +151,7 @@ class Playout:
 
     def close(self) -> None:
         """Removes listener, tap and wake: no event follows."""
+        self.connect(None)
         self._listener = self.tap = self._wake = None
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
@@ -150,10 +167,9 @@ class Playout:
             raise LocalError("an utterance is still being written")
         utterance = Utterance(rate_hz=self.rate_hz, interruptible=interruptible, first_frame=self._written)
         self._open = utterance
-        if self._current is None:
-            self._current = utterance
-        else:
+        if self._current is not None:
             self._waiting.append(utterance)
+        self._current = self._current or utterance
         self._set_mark()
         return utterance
 
@@ -175,6 +191,7 @@ class Playout:
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
+        self._withdraw()
         frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
         for _ in range(frames):
             self._frames.pop()
@@ -183,6 +200,7 @@ class Playout:
         taken = tail + frames * self._frame
         self._open.retract(taken)
         self._set_mark()
+        self._supply()
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:
@@ -213,8 +231,9 @@ class Playout:
             self._finish(utterance, utterance.last_sent_at)
 
     def clear(self) -> Heard | None:
-        """Drops all queued audio and returns the heard part of the current utterance, None if no utterance
-        has begun. A frame that was sent counts as heard."""
+        """Stops at once; what is queued is never heard. Says what was heard of the utterance under way,
+        None if none had begun. The frame that the wire has is heard."""
+        self._withdraw()
         heard = self.heard()
         self._frames.clear()
         self._past.clear()
@@ -230,6 +249,7 @@ class Playout:
     def hold(self) -> None:
         """Pauses the playout: queued and later audio waits for `release`."""
         self._held = True
+        self._withdraw()
 
     def release(self, now: float) -> bool:
         """Resumes after `hold`, at the beginning of a word that was cut, with a fade-in; False where the
@@ -239,18 +259,15 @@ class Playout:
         self._held = False
         heard = self.heard()
         if heard is not None:
-            self._go_back(heard.utterance.into_word(heard.samples))
             utterance = heard.utterance
+            for _ in range(min(-(-utterance.into_word(heard.samples) // self._frame), len(self._past))):
+                self._frames.appendleft(self._past.pop())
+                self._sent -= 1
+            self._set_mark()
             utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
             self.volume.fade_in()
         self._rouse()
         return True
-
-    def _go_back(self, samples: int) -> None:
-        for _ in range(min(-(-samples // self._frame), len(self._past))):
-            self._frames.appendleft(self._past.pop())
-            self._sent -= 1
-        self._set_mark()
 
     def heard(self) -> Heard | None:
         """The part of the current utterance that was heard until now; None if no utterance has begun."""
@@ -286,13 +303,11 @@ class Playout:
     # Events of utterances -----------------------------------------------------------------------------------
 
     def _append(self, samples: Pcm) -> None:
-        whole = samples.shape[0] // self._frame
-        if not whole:
-            self._tail = samples
-            return
+        whole, was_empty = samples.shape[0] // self._frame, not self._frames
         cut = whole * self._frame
-        was_empty = not self._frames
         self._tail = samples[cut:]
+        if not whole:
+            return
         self._frames.extend(samples[:cut].reshape(whole, self._frame))
         self._written += whole
         self._set_mark()
@@ -301,6 +316,7 @@ class Playout:
         self._rouse()
 
     def _rouse(self) -> None:
+        self._supply()
         if self._dry and self._frames and not self._held:
             self._dry = False
             if self._wake is not None:

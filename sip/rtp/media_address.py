@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 
+from pipeline.plane.address import Address
 from sip.errors import LocalError
-from sip.rtp.sender import Address
 from sip.sdp.media_plan import MediaPlan
 
 

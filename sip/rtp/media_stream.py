@@ -1,41 +1,46 @@
-"""The audio of one call: RTP and RTCP on two sockets, paced by the one `Pacer` of the process.
+"""The audio of one call: RTP on the media plane, RTCP beside it on the event loop.
 
-Inbound, a datagram goes from the socket to the listener by direct call; outbound, the pacer's tick pulls a
-frame and sends it. There is no queue and no task in between.
-
-Packets are read with `loop.add_reader` and `recvfrom_into` one buffer per stream: 3.8 µs of processor time a
-packet where a datagram endpoint, which allocates 256 KiB for each, takes 16 (and 4.9 with reading on until
-the socket is empty, for packets 20 ms apart)."""
+The plane reads, orders and decodes what comes, and paces, encodes and sends what is said, without Python in
+between. Here a stream is set up, frames are passed to the listener and taken from the source, and it is
+decided where the far end is.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final
 
+from pipeline.audio import FRAME_MS
 from pipeline.leg import AudioSource, LegListener
-from pipeline.media.pacer import Pace, Pacer
+from pipeline.media.playout import Playout
+from pipeline.plane.address import Address, sockaddr, unpacked
+from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.plane import Plane
+from pipeline.plane.rows import KEYS, Happened
+from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare, snapshot
 from sip.errors import LocalError
 from sip.rtp.dtmf_dedup import Way
+from sip.rtp.heard import Heard
+from sip.rtp.latch import SILENT_S, Latch
 from sip.rtp.media_address import resolved, rtcp_address, unspecified
-from sip.rtp.packet import MalformedPacket
+from sip.rtp.media_formats import receiving, sending
 from sip.rtp.ports import PortRange
-from sip.rtp.receiver import RtpReceiver, Verdict
-from sip.rtp.rtcp import RtcpSession, Sent
-from sip.rtp.sender import Address, RtpSender
-from sip.rtp.telephone_event import check_digits
+from sip.rtp.pulled import Pulled
+from sip.rtp.reports import BURST, Reports
+from sip.rtp.rtcp import PACKET_TYPES
+from sip.rtp.telephone_event import DIGITS, check_digits
 from sip.sdp.media_plan import MediaPlan
 
-BURST: Final = 64
-"""Packets read in one wake-up, at most: a flood from strangers must not delay other calls."""
+PATIENCE_MS: Final = 40
+"""How long a lost packet holds up what is behind it."""
 
 _HOUSEKEEPING_S: Final = 0.25
-_T = TypeVar("_T")
+_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,50 +78,52 @@ class StreamState(Enum):
 
 
 class MediaStream:
-    """The RTP stream of one call. Everything runs on the event loop's thread.
+    """One call's RTP stream; a row of the media plane from its first plan to its close.
 
-    Packets are accepted from the plan's address alone. With symmetric RTP the first plausible packet sets the
-    far end's address once; no later packet changes it, only a plan with another address does. `reaches` tells
-    whether an address may be sent to (None: every one), whoever named it."""
+    Packets are accepted from the plan's address. With symmetric RTP a source that proves itself while that
+    address is silent takes its place (`sip.rtp.latch`); `signalled_by` names the host that the signalling
+    comes from, which is believed sooner. `reaches` tells whether an address may be sent to (None: every
+    one), whoever named it."""
 
     def __init__(
-        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, pacer: Pacer,
+        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,
         *, loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         """Use `open`."""
         self.on_timeout: Callable[[], None] | None = None
         self.reaches: Callable[[str], bool] | None = None
+        self.signalled_by = ""
         self._rtp, self._rtcp = sockets
         self._ports = ports
-        self._pacer = pacer
+        self._plane = plane
         self._loop = loop
         self._state = StreamState.BOUND
         self._local_port = int(self._rtp.getsockname()[1])
-        self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
+        self._reports = Reports(*sockets, loop)
+        self._latch = Latch()
         self._plan: MediaPlan | None = None
-        self._receiver: RtpReceiver | None = None
-        self._sender: RtpSender | None = None
-        self._pace: Pace | None = None
-        self._remote: Address | None = None  # None: symmetric, and no packet received yet
-        self._remote_rtcp: Address | None = None
+        self._number = -1
+        self._line: Any = None
+        self._heard: Heard | None = None
+        self._outgoing: Outgoing | None = None
+        self._pulled: Pulled | None = None
+        self._keyed: list[tuple[int, asyncio.Future[bool]]] = []
+        self._remote: Address | None = None
         self._symmetric = False
-        self._strange = self._bad_reports = self._report_errors = 0
+        self._strange = 0
         self._timeout_s = math.inf
-        self._heard_s = 0.0
-        self._report_due_s = math.inf
-        self._housekeeping_s = 0.0
+        self._configured_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
-        loop.add_reader(self._rtp, self._readable)
-        loop.add_reader(self._rtcp, self._rtcp_readable)
 
     @classmethod
     def open(
-        cls, ports: PortRange, pacer: Pacer, *, host: str, loop: asyncio.AbstractEventLoop
+        cls, ports: PortRange, plane: Plane, *, host: str, loop: asyncio.AbstractEventLoop
     ) -> MediaStream:
-        """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`, and OSError for a
-        host that is not this machine's."""
-        return cls(ports.bind(host), ports, pacer, loop=loop)
+        """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`; OSError: wrong
+        host."""
+        return cls(ports.bind(host), ports, plane, loop=loop)
 
     @property
     def local_port(self) -> int:
@@ -125,38 +132,42 @@ class MediaStream:
 
     @property
     def rate_hz(self) -> int:
-        """Sampling rate of frames in both directions in Hz, fixed by the first `configure`. Raises LocalError
-        before it."""
-        return _configured(self._receiver).frames.rate_hz
+        """Rate of frames both ways, fixed by the first `configure`. Raises LocalError before it."""
+        return int(self._row["rate_hz"])
 
     @property
     def sends(self) -> bool:
-        """Whether there is an address to send to, by the plan or learned from a packet."""
-        return self._sender is not None and self._sender.address is not None
+        """Whether there is an address to send to, by the plan or latched."""
+        return self._line is not None and self._line["remote_size"] > 0
+
+    @property
+    def _row(self) -> Any:
+        if self._line is None:
+            raise LocalError("the media stream has no plan yet")
+        return self._line
 
     @property
     def stats(self) -> MediaStats:
-        """The counters; readable after `close` as well."""
-        sender, receiver, remote = self._sender, self._receiver, self._reports.remote
-        if sender is None or receiver is None:
-            return MediaStats(strange_address=self._strange, bad_packets=self._bad_reports)
-        reception = receiver.reception
+        """Counters up to now; may be read after `close`."""
+        line, reports = self._line, self._reports
+        if line is None:
+            return MediaStats(strange_address=self._strange + reports.strange, bad_packets=reports.bad)
         return MediaStats(
-            packets_sent=sender.packets,
-            bytes_sent=sender.octets,
-            send_errors=sender.errors + self._report_errors,
-            packets_received=receiver.packets,
-            bytes_received=receiver.octets,
-            lost=receiver.lost,
-            late=receiver.late,
-            strange_address=self._strange,
-            bad_packets=receiver.bad_packets + self._bad_reports,
-            concealed=receiver.frames.concealed,
-            jitter_ms=reception.jitter_ms if reception is not None else 0.0,
-            remote_lost=remote.lost,
-            remote_fraction_lost=remote.fraction_lost,
-            remote_jitter_ms=remote.jitter * 1000 / sender.clock_rate_hz,
-            rtt_ms=remote.rtt_ms,
+            packets_sent=int(line["packets_sent"]),
+            bytes_sent=int(line["octets_sent"]),
+            send_errors=int(line["send_errors"]) + reports.errors,
+            packets_received=int(line["packets"]),
+            bytes_received=int(line["octets"]),
+            lost=int(line["lost"]),
+            late=int(line["late"]),
+            strange_address=int(line["strange"]) + self._strange + reports.strange,
+            bad_packets=int(line["bad"]) + reports.bad,
+            concealed=int(line["concealed"]),
+            jitter_ms=reports.jitter_ms,
+            remote_lost=reports.far.lost,
+            remote_fraction_lost=reports.far.fraction_lost,
+            remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
+            rtt_ms=reports.far.rtt_ms,
         )
 
     def configure(
@@ -167,46 +178,54 @@ class MediaStream:
 
         The first plan fixes `rate_hz`; a later codec at another rate is resampled in both directions. Raises
         LocalError for an address that is not an IP address of the socket's family, for an unsupported codec,
-        and on a closed stream; the stream then stays as it was."""
+        where the plane is full, and on a closed stream; the stream then stays as it was."""
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
         address = resolved(self._rtp, plan.remote_host, plan.remote_port)
-        reached = not plan.sends or self._sendable(address) is not None
         reports = self._sendable(rtcp_address(self._rtp, plan))
-        now = self._loop.time()
-        before = self._plan
-        if self._receiver is None or self._sender is None:
-            self._receiver = RtpReceiver(plan.codec.rate_hz)
-            self._sender = RtpSender(self._rtp, plan.codec.rate_hz, time=self._loop.time)
-            self._connect()
-        self._sender.configure(plan)
-        self._receiver.configure(plan, inband_dtmf=inband_dtmf)
+        receives, sends = receiving(plan), sending(plan)
+        before, now = self._plan, self._loop.time()
+        if before is None:
+            self._begin(plan, now)
         moved = before is None or address != resolved(self._rtp, before.remote_host, before.remote_port)
-        if moved or symmetric != self._symmetric:
-            self._remote = None if symmetric else address
-            self._sender.address = self._sendable(address)
-            self._remote_rtcp = reports
-        elif not symmetric:
-            self._remote_rtcp = reports
-        self._symmetric = symmetric
-        self._plan = plan
-        # A far end that holds the call often sends nothing; the session timer detects whether it is still
-        # there.
+        with self._plane.held(self._number) as line:
+            configure(line, receives)
+            detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
+            configure_sending(line, sends)
+            line["symmetric"] = symmetric and plan.receives
+            if moved or not symmetric:
+                self._name(line, address, now)
+        if moved or not symmetric:
+            self._reports.remote, self._reports.mux = reports, plan.rtcp_mux
+        self._symmetric, self._plan, self._configured_s = symmetric, plan, now
+        # Who holds the call often sends nothing; the session timer finds out whether they are still there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
-        self._heard_s = now
-        if self._pace is None:
-            self._state = StreamState.FLOWING
-            self._report_due_s = self._reports.first_due(now)
-            self._pace = self._sender.pace = self._pacer.add(self._tick, now)
-        return reached
+        return not plan.sends or self._sendable(address) is not None
+
+    def _begin(self, plan: MediaPlan, now: float) -> None:
+        """Takes a row of the plane. What came before the first plan is not heard late."""
+        _drain(self._rtp)
+        try:
+            self._number = self._plane.open(self._rtp, self._happened)
+        except LookupError as error:
+            raise LocalError(str(error)) from None
+        with self._plane.held(self._number) as line:
+            prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
+            line["latch_ns"] = round(SILENT_S * _NS)
+            begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
+            self._line = line
+        self._heard = Heard(self._line)
+        self._outgoing = Outgoing(self._line, self._plane.poke)
+        self._reports.begin(self._line, now)
+        self._state = StreamState.FLOWING
+        self._connect()
+        self._housekeep()
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Attaches a listener and a source to the stream; None detaches. Audio that arrived before is not
-        kept."""
-        if self._source is not None and self._source is not source:
-            self._source.on_ready(None)
+        """Connects a conversation; None disconnects. What arrived before is not kept."""
+        self._disconnect()
         self._listener, self._source = listener, source
-        if self._state is not StreamState.CLOSED:
+        if self._state is StreamState.FLOWING:
             self._connect()
 
     async def send_dtmf(self, digits: str) -> None:
@@ -217,158 +236,113 @@ class MediaStream:
         Raises ValueError for characters other than 0-9*#A-D; LocalError before the first plan, when over 64
         digits wait, and when the stream closes before the last was sent."""
         check_digits(digits)
-        sender = _configured(self._sender)
+        line = self._row
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
+        wanted, done = int(line["keys_wanted"]), int(line["keys_sent"])
+        if wanted - done + len(digits) > KEYS:
+            raise LocalError(f"more than {KEYS} DTMF digits waiting to be sent")
+        for index, digit in enumerate(digits):
+            line["wanted_keys"][(wanted + index) % KEYS] = DIGITS.index(digit)
+        line["keys_wanted"] = wanted + len(digits)
         sent: asyncio.Future[bool] = self._loop.create_future()
-
-        def done(complete: bool) -> None:
-            if not sent.done():
-                sent.set_result(complete)
-
-        sender.key(digits, done)
+        self._keyed.append((wanted + len(digits), sent))
         if not await sent:
             raise LocalError("the media stream closed before the digits were sent")
 
     def key_received(self, digit: str, now: float) -> None:
-        """Takes a DTMF digit that the far end sent by SIP INFO."""
-        if self._receiver is not None:
-            self._receiver.pressed(digit, Way.INFO, now)
+        """A key of the far end's by SIP INFO."""
+        if self._heard is not None:
+            self._heard.press(digit, Way.INFO, now)
 
     def close(self) -> None:
-        """Sends an RTCP BYE, closes sockets and releases ports. Idempotent."""
+        """Sends an RTCP BYE, frees sockets, ports and row. Idempotent."""
         if self._state is StreamState.CLOSED:
             return
         if self._state is StreamState.FLOWING:
-            self._report(self._loop.time(), bye=True)
+            now = self._loop.time()
+            self._reports.send(now, bye=True)
+            self._disconnect()
+            self._plane.shut(self._number, self._rtp)
+            self._line = snapshot(self._line)
+            self._reports.begin(self._line, now)
         self._state = StreamState.CLOSED
-        if self._pace is not None:
-            self._pace.remove()
-        if self._source is not None:
-            self._source.on_ready(None)
-        if self._receiver is not None:
-            self._receiver.frames.listener = None
-        if self._sender is not None:
-            self._sender.source = None
-            self._sender.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, sent in self._keyed:
+            _settle(sent, complete=False)
+        self._reports.close()
         for bound in (self._rtp, self._rtcp):
-            self._loop.remove_reader(bound)
             bound.close()
         self._ports.release(self._local_port)
 
-    # Inbound ----------------------------------------------------------------------------------------
-
-    def _readable(self) -> None:
-        """Reads up to one good packet: a stream has one per wake-up, and asking for the second would cost a
-        system call per packet. Dropped packets do not count."""
+    def _happened(self, kind: int, one: int, two: int) -> None:
         now = self._loop.time()
-        receiver = self._receiver
-        for _ in range(BURST):
-            try:
-                if receiver is None:
-                    self._rtp.recv(1)  # before the first plan: dropped, so that it is not played late
-                    continue
-                size, address = self._rtp.recvfrom_into(receiver.buffer)
-            except OSError:  # nothing left, or an ICMP error reported here
-                return
-            if address != self._remote and not self._latched(receiver, size, address):
-                self._strange += 1
-                continue
-            verdict = receiver.datagram(size, now)
-            if verdict is Verdict.MEDIA:
-                self._heard_s = now
-                return
-            if verdict is Verdict.REPORT:
-                self._receive_report(bytes(receiver.buffer[:size]), now)
-                if self._state is StreamState.CLOSED:
-                    return
+        if kind == Happened.HEARD and self._heard is not None:
+            self._heard.pass_on(one, two, now)
+        elif kind == Happened.SENT:
+            self._left(two / _NS)
+        elif kind == Happened.KEYED:
+            while self._keyed and self._keyed[0][0] <= one:
+                _settle(self._keyed.pop(0)[1], complete=True)
+        elif kind == Happened.ASIDE:
+            self._look_at(*self._plane.aside(one), two / _NS)
 
-    def _latched(self, receiver: RtpReceiver, size: int, address: Address) -> bool:
-        if self._remote is not None or not self._symmetric or not receiver.plausible(size):
-            return False
-        if self._sendable(address) is None:
-            return False
+    def _left(self, at: float) -> None:
+        if self._pulled is not None:
+            self._pulled.left(at)
+        elif isinstance(self._source, Playout):
+            self._source.left(at)
+
+    def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
+        """A report on the RTP port, or a datagram that may decide where the far end is."""
+        address, line = unpacked(sender), self._row
+        if address == self._remote:
+            if len(data) > 1 and data[1] in PACKET_TYPES:
+                self._reports.receive(data, at)
+                return
+            proof = [(data, at)]  # put aside before its source was latched onto
+        elif self._sendable(address) is None:
+            proof = []
+        else:
+            clock_hz = int(line["media"][data[1] & 0x7F]["clock_hz"]) if len(data) > 1 else 0
+            heard_at = int(line["heard_ns"]) / _NS
+            proof = self._latch.judge(data, address, at, clock_hz=clock_hz, heard_at=heard_at)
+        if not proof:
+            self._strange += 1
+            return
+        with self._plane.held(self._number):
+            if address != self._remote:
+                self._strange -= len(proof) - 1  # they were no strangers after all
+                self._aim(line, address)
+                self._aim_reports(address)
+            for packet, arrived in proof:
+                self._plane.receive(self._number, packet, round(arrived * _NS))
+            frames, keys = int(line["frames"]), int(line["presses"])
+        if self._heard is not None:
+            self._heard.pass_on(frames, keys, at)
+
+    def _name(self, line: Any, address: Address, now: float) -> None:
+        """The plan says that the far end is at `address`."""
+        left = self._remote if self._remote != address else None
+        self._latch.aim(frozenset((address[0], self.signalled_by)), left=left, now=now)
+        self._aim(line, self._sendable(address))
+        self._reports.host = address[0] if self._remote is not None else None
+        if left is not None:
+            line["heard_ns"] = 0  # the one that was left may be replaced at once
+
+    def _aim(self, line: Any, address: Address | None) -> None:
+        packed = b"" if address is None else sockaddr(address)
+        line["remote"][: len(packed)] = list(packed)
+        line["remote_size"] = len(packed)
         self._remote = address
-        sender, plan = self._sender, self._plan
-        if sender is not None and plan is not None:
-            if address != sender.address and plan.rtcp_port is not None:
-                mux = plan.rtcp_mux
-                beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
-                self._remote_rtcp = address if mux else beside
-            sender.address = address
-        return True
 
-    def _rtcp_readable(self) -> None:
-        now = self._loop.time()
-        for _ in range(BURST):
-            try:
-                data, address = self._rtcp.recvfrom(2048)
-            except OSError:
-                return
-            remote = self._remote
-            if remote is None or address[0] != remote[0]:
-                self._strange += 1
-                continue
-            self._receive_report(data, now)
-
-    def _receive_report(self, data: bytes, now: float) -> None:
-        if self._sender is None:
-            return
-        try:
-            self._reports.receive(data, self._sender.ssrc, now)
-        except MalformedPacket:
-            self._bad_reports += 1
-
-    # Outbound ---------------------------------------------------------------------------------------
-
-    def _tick(self, now: float) -> None:
-        sender, receiver = self._sender, self._receiver
-        assert sender is not None
-        assert receiver is not None
-        sender.tick(now)
-        if receiver.waiting:
-            receiver.flush(now)
-        if now >= self._housekeeping_s:
-            self._housekeeping_s = now + _HOUSEKEEPING_S
-            self._housekeep(now)
-
-    def _housekeep(self, now: float) -> None:
-        if self._state is not StreamState.FLOWING:
-            return
-        if now >= self._report_due_s:
-            self._report_due_s = self._reports.next_due(now)
-            self._report(now, bye=False)
-        if now - self._heard_s > self._timeout_s:
-            self._timeout_s = math.inf  # called once
-            if self.on_timeout is not None:
-                self.on_timeout()
-
-    def _report(self, now: float, *, bye: bool) -> None:
-        sender, receiver, plan = self._sender, self._receiver, self._plan
-        address = self._remote_rtcp
-        if sender is None or receiver is None or plan is None or address is None:
-            return
-        sent = Sent(sender.ssrc, sender.timestamp_at(now), sender.packets, sender.octets)
-        compose = self._reports.bye if bye else self._reports.report
-        try:
-            (self._rtp if plan.rtcp_mux else self._rtcp).sendto(
-                compose(sent, receiver.reception, now), address
-            )
-        except OSError:
-            self._report_errors += 1
-
-    def _connect(self) -> None:
-        """Sets listener and source in receiver and sender, once these exist."""
-        if self._receiver is None or self._sender is None:
-            return
-        self._receiver.frames.listener = self._listener
-        self._sender.source = self._source
-        if self._source is not None:
-            self._source.on_ready(self._wake)
-
-    def _wake(self) -> None:
-        if self._pace is not None and self._sender is not None and self._sender.silent:
-            self._pace.wake()
+    def _aim_reports(self, address: Address) -> None:
+        reports, plan = self._reports, self._plan
+        reports.host = address[0]
+        if plan is not None and (plan.rtcp_mux or plan.rtcp_port is not None):
+            beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
+            reports.remote = address if plan.rtcp_mux else beside
 
     def _sendable(self, address: Address | None) -> Address | None:
         """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
@@ -377,8 +351,47 @@ class MediaStream:
             return None
         return address if self.reaches is None or self.reaches(address[0]) else None
 
+    # Listener and source ------------------------------------------------------------------------------------
 
-def _configured(part: _T | None) -> _T:
-    if part is None:
-        raise LocalError("the media stream has no plan yet")
-    return part
+    def _connect(self) -> None:
+        """Gives the row to listener and source."""
+        heard, outgoing, source = self._heard, self._outgoing, self._source
+        if heard is None or outgoing is None:
+            return
+        heard.listener = self._listener
+        if isinstance(source, Playout):
+            source.connect(outgoing)
+        elif source is not None:
+            self._pulled = Pulled(source, outgoing, self._loop)
+
+    def _disconnect(self) -> None:
+        if self._heard is not None:
+            self._heard.listener = None
+        if self._pulled is not None:
+            self._pulled.close()
+            self._pulled = None
+        elif isinstance(self._source, Playout):
+            self._source.connect(None)
+
+    def _housekeep(self) -> None:
+        now = self._loop.time()
+        self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
+        self._reports.send_due(now)
+        heard_s = max(self._configured_s, int(self._line["heard_ns"]) / _NS)
+        if now - heard_s > self._timeout_s:
+            self._timeout_s = math.inf  # said once
+            if self.on_timeout is not None:
+                self.on_timeout()
+
+
+def _drain(bound: socket.socket) -> None:
+    for _ in range(BURST):
+        try:
+            bound.recv(1)
+        except OSError:
+            return
+
+
+def _settle(sent: asyncio.Future[bool], *, complete: bool) -> None:
+    if not sent.done():
+        sent.set_result(complete)

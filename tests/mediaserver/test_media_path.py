@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from types import CodeType, FrameType, SimpleNamespace
+from types import CodeType, FrameType, FunctionType, SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 
+from bench.support.codecs import encoder
 from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
 from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
 from mediaserver.settings import AgentSettings, TrunkSettings, load
@@ -26,10 +27,12 @@ from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
+from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
+from pipeline.plane.plane import Plane
 from pipeline.session.session import Session
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
-from sip.rtp.codecs import MAX_PAYLOAD_BYTES, encoder
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange
@@ -136,17 +139,24 @@ PARTS = {
 }
 
 
+def visible(stages: Iterable[Stage]) -> tuple[Stage, ...]:
+    """Those that Python's profiler sees: not the compiled ones."""
+    return tuple(stage for stage in stages if isinstance(stage.enters, FunctionType))
+
+
 def assert_is_the_path(visits: Visits, inbound: Sequence[Stage], outbound: Sequence[Stage]) -> None:
     first_of_voice = min(visits.frames, key=lambda calls: len(skipped(calls, inbound)))
     assert skipped(first_of_voice, inbound) == []
     assert unlisted(first_of_voice, inbound) == set()
     assert skipped(visits.calls, outbound) == []
     said = visits.calls[visits.calls.index(outbound[0].enters.__code__) :]
-    wake = next(place for place, stage in enumerate(outbound) if stage.name == "Pace.wake")
+    wake = next(place for place, stage in enumerate(outbound) if stage.name in ("Pace.wake", "Outgoing.say"))
     first = said.index(outbound[wake].enters.__code__)
-    last = said.index(outbound[-1].enters.__code__, first)  # the first frame leaves within one call
+    last = said.index(outbound[-1].enters.__code__, first)
     assert skipped(said[first : last + 1], outbound[wake:]) == []
-    assert unlisted(said[first : last + 1], outbound) == set()
+    if Playout.left.__code__ in said[first:last]:  # the plane has sent it meanwhile
+        first = max(place for place in range(first, last) if said[place] is Playout.left.__code__)
+    assert unlisted(said[first : last + 1], outbound) == set()  # all within one call
 
 
 # Calls ------------------------------------------------------------------------------------------------------
@@ -210,7 +220,9 @@ async def phone_call(codec: Codec, folder: Path, entry: Stage) -> Visits:
     encoding, into, sent = encoder(codec), np.zeros(MAX_PAYLOAD_BYTES, np.uint8), 0
     with ExitStack() as cleanup:
         far, _ = map(cleanup.enter_context, ports.bind(HOST))
-        stream = MediaStream.open(ports, Pacer(loop), host=HOST, loop=loop)
+        plane = Plane(loop)
+        cleanup.callback(plane.close)
+        stream = MediaStream.open(ports, plane, host=HOST, loop=loop)
         cleanup.callback(stream.close)
         agreed = plan(far.getsockname()[1], codec)
         stream.configure(agreed, symmetric=False, media_timeout_s=30.0, inband_dtmf=True)
@@ -254,9 +266,9 @@ async def web_call(folder: Path, entry: Stage) -> Visits:
 
 async def test_a_frame_of_a_phone_call_takes_the_path_that_is_printed(tmp_path: Path) -> None:
     codec = CODECS["pcmu"]
-    inbound = tuple(phone_in(codec, demo_trunk(inband_dtmf=True), made()))
+    inbound = visible(phone_in(codec, demo_trunk(inband_dtmf=True), made()))
     visits = await phone_call(codec, tmp_path, inbound[0])
-    assert_is_the_path(visits, inbound, tuple(phone_out(codec, made())))
+    assert_is_the_path(visits, inbound, visible(phone_out(codec, made())))
     assert skipped(visits.calls, tuple(answered(made()))) == []
 
 

@@ -17,11 +17,16 @@ DISTRIBUTION = "openline-mediaserver"
 # Engines that live at an address or in a process of their own.
 ENGINE_SOCKETS = ("pipeline/net/", "pipeline/stt/openai.py", "pipeline/stt/whisper/")
 
+# What the media plane reads and writes by itself, for every room: its `step` has no socket.
+PLANE_SOCKETS = tuple(
+    f"pipeline/plane/{name}.py" for name in ("address", "drive", "on_loop", "on_thread", "plane")
+)
+
 # What a package may never import, and the modules in it that are excepted (by prefix).
 FORBIDDEN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pipeline": (
         ("aiohttp", "aiortc", "socket", "sip", "mediaserver", "api"),
-        ("pipeline/net/", "pipeline/stt/openai.py", "pipeline/stt/whisper/"),
+        ENGINE_SOCKETS + PLANE_SOCKETS,
     ),
     "sip": (("aiohttp", "aiortc", "mediaserver", "api"), ()),
     "mediaserver": (("api",), ("mediaserver/__main__.py",)),

@@ -110,6 +110,7 @@ class RoomAudio:
         self._loop = loop
         self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
         self._report_due_s = 0.0
+        self._bad_reports = 0
         self._pace: Pace | None = None
         self._heard_on: SecureLink | None = None
         self._spoken_on: SecureLink | None = None
@@ -128,8 +129,8 @@ class RoomAudio:
             packets_received=receiver.packets,
             lost=receiver.lost,
             recovered=receiver.recovered,
-            concealed=receiver.frames.concealed,
-            bad_packets=receiver.bad_packets,
+            concealed=receiver.concealed,
+            bad_packets=receiver.bad_packets + self._bad_reports,
             jitter_ms=reception.jitter_ms if reception is not None else 0.0,
             remote_lost=remote.lost,
             remote_fraction_lost=remote.fraction_lost,
@@ -148,7 +149,7 @@ class RoomAudio:
 
     def hear_on(self, link: SecureLink, payload_types: frozenset[int]) -> None:
         """Receives the participant's microphone on `link` from now on; `payload_types` are Opus's."""
-        self.receiver.payload_types = payload_types
+        self.receiver.receive(payload_types)
         self._heard_on = link
         link.listen(self)
         self._start()
@@ -168,7 +169,7 @@ class RoomAudio:
         try:
             self._reports.receive(compound, self.sender.ssrc, now)
         except MalformedPacket:
-            self.receiver.bad_packets += 1
+            self._bad_reports += 1
 
     def close(self) -> None:
         """Stops both directions for good."""

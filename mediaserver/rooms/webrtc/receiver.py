@@ -1,5 +1,4 @@
-"""Receives Opus: decoded in the callback of the datagram, where aiortc has a jitter buffer, a queue and a
-thread.
+"""Receives Opus: a row of the media plane (`pipeline.plane`) that is called for each packet.
 
 aiortc's receiver holds every packet for 80 ms and after one loss stays up to 280 ms behind, without
 concealment: it feeds a loudspeaker. This one feeds a recogniser, which needs order and not smoothness. A
@@ -8,126 +7,108 @@ recovered from the next one's in-band FEC. Sans-IO: decrypted packets in, frames
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Collection
 from typing import Final
 
-from pipeline.audio import Pcm
-from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder
+import numpy as np
+
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import LegListener
-from pipeline.media.reorder import Gap, Reorder
-from sip.rtp.frame_assembly import FrameAssembly
-from sip.rtp.packet import HEADER, HEADER_BYTES, PLAIN, payload_span
+from pipeline.plane.called import address_of, flush_at, receive_at
+from pipeline.plane.receive import FRAMES_SHIFT
+from pipeline.plane.rows import PACKET_BYTES, Kind, rows, scratch
+from pipeline.plane.setup import PayloadFormat, Receiving, configure, prepare
+from sip.rtp.heard import Heard
 from sip.rtp.reception_stats import Reception
-from sip.sdp.media_plan import OPUS
 
 PATIENCE_MS: Final = 40
-TAKEOVER_S: Final = 0.2
-"""Seconds of silence after which a new source replaces the present one. A client that publishes its
+TAKEOVER_MS: Final = 200
+"""Milliseconds of silence after which a new source replaces the present one. A client that publishes its
 microphone again begins a new source; one with two microphones must not be heard as both at once."""
+
+_NS: Final = 1_000_000_000
+_OPUS: Final = PayloadFormat(Kind.OPUS, CLOCK_HZ, RATE_HZ)
+_SCRATCH: Final = scratch()
+_SCRATCH_AT: Final = address_of(_SCRATCH)
 
 
 class OpusReceiver:
-    """Receives one participant's microphone. `payload_types`: those of Opus in the agreed description."""
+    """Receives one participant's microphone. Raises `pipeline.audio.opus.OpusMissing`."""
 
-    __slots__ = (
-        "_decoder",
-        "_heard_s",
-        "_reorder",
-        "_ssrc",
-        "bad_packets",
-        "frames",
-        "packets",
-        "payload_types",
-        "reception",
-        "recovered",
-    )
+    __slots__ = ("_at", "_buffer", "_frames", "_heard", "_line", "_octets", "_reception")
 
     def __init__(self) -> None:
-        self.frames = FrameAssembly(RATE_HZ)
-        self.frames.use(OPUS)
-        self.payload_types: frozenset[int] = frozenset()
-        self.reception: Reception | None = None
-        self.packets = self.bad_packets = self.recovered = 0
-        self._decoder = OpusDecoder()
-        self._reorder = Reorder(patience_ms=PATIENCE_MS)
-        self._ssrc = -1
-        self._heard_s = 0.0
+        self._line = rows(1)[0]
+        prepare(self._line, 0, rate_hz=RATE_HZ, patience_ms=PATIENCE_MS)
+        self._line["takeover_ns"] = TAKEOVER_MS * 1_000_000
+        self._at = address_of(self._line)
+        self._buffer = bytearray(PACKET_BYTES)
+        self._octets = np.frombuffer(self._buffer, np.uint8)
+        self._heard = Heard(self._line)
+        self._frames = 0  # that were told
+        self._reception = Reception(self._line)
 
     @property
     def listener(self) -> LegListener | None:
         """The listener that gets the frames; None: frames are dropped."""
-        return self.frames.listener
+        return self._heard.listener
 
     @listener.setter
     def listener(self, listener: LegListener | None) -> None:
-        self.frames.listener = listener
+        self._heard.listener = listener
+
+    @property
+    def packets(self) -> int:
+        """The number of RTP packets of the participant."""
+        return int(self._line["packets"])
+
+    @property
+    def bad_packets(self) -> int:
+        """The number of those that were dropped: malformed, of another payload type, or of a second
+        source."""
+        return int(self._line["bad"])
 
     @property
     def lost(self) -> int:
         """The number of packets given up as lost."""
-        return self._reorder.stats.lost
+        return int(self._line["lost"])
+
+    @property
+    def concealed(self) -> int:
+        """The number of frames that were made up."""
+        return int(self._line["concealed"])
+
+    @property
+    def recovered(self) -> int:
+        """The number of gaps that the decoder filled, from the FEC of the packet behind where it has any."""
+        return int(self._line["recovered"])
+
+    @property
+    def reception(self) -> Reception | None:
+        """What RTCP reports of the source; None before its first packet."""
+        return self._reception if self._line["ssrc"] >= 0 else None
 
     @property
     def waiting(self) -> int:
         """The number of packets that wait for an earlier one: while above 0, `flush` must be called."""
-        return self._reorder.pending
+        return int(self._line["held"])
+
+    def receive(self, payload_types: Collection[int]) -> None:
+        """Sets the payload types of Opus in the agreed description."""
+        formats = dict.fromkeys(payload_types, _OPUS)
+        configure(self._line, Receiving(formats=formats, events_type=-1, events_hz=CLOCK_HZ, receives=True))
 
     def packet(self, data: bytes, now: float) -> None:
         """Takes a decrypted RTP packet; malformed ones are counted in `bad_packets`."""
-        if len(data) < HEADER_BYTES:
-            self.bad_packets += 1
-            return
-        first, second, sequence, timestamp, ssrc = HEADER.unpack_from(data)
-        span = (HEADER_BYTES, len(data)) if first == PLAIN else payload_span(data, len(data))
-        if second & 0x7F not in self.payload_types or span is None:
-            self.bad_packets += 1
-            return
-        if ssrc != self._ssrc and not self._taken_over(ssrc, now):
-            return
-        self._heard_s = now
-        self.packets += 1
-        reception = self.reception
-        if reception is not None:
-            reception.packet(sequence)
-            reception.arrival(timestamp, now)
-        payload = data[span[0] : span[1]]
-        if self._reorder.push(sequence, timestamp, payload, now):
-            self._play(payload, timestamp, now)
-        if self._reorder.pending:
-            self.flush(now)
+        size = min(len(data), PACKET_BYTES)
+        self._buffer[:size] = data[:size]
+        self._pass_on(receive_at(self._at, _SCRATCH_AT, self._octets, size, round(now * _NS)), now)
 
     def flush(self, now: float) -> None:
         """Decodes the packets that have waited `PATIENCE_MS` for an earlier one."""
-        lost = False
-        for item in self._reorder.take(now):
-            if isinstance(item, Gap):
-                lost = True
-                continue
-            if lost:
-                self.frames.gap(item.timestamp, now, partial(self._recovered, item.payload))
-                lost = False
-            self._play(item.payload, item.timestamp, item.arrived)
+        self._pass_on(flush_at(self._at, _SCRATCH_AT, round(now * _NS)), now)
 
-    def _taken_over(self, ssrc: int, now: float) -> bool:
-        if self._ssrc >= 0:
-            if now - self._heard_s < TAKEOVER_S:
-                return False
-            self._reorder.reset()
-            self.frames.restart()
-        self._ssrc = ssrc
-        self.reception = Reception(ssrc, CLOCK_HZ)
-        return True
-
-    def _play(self, payload: bytes, timestamp: int, now: float) -> None:
-        if not payload:  # padding only, to probe the bandwidth
-            return
-        try:
-            samples = self._decoder.decode(payload)
-        except BadPacket:
-            self.bad_packets += 1
-            return
-        self.frames.audio(samples, timestamp, now)
-
-    def _recovered(self, following: bytes, samples: int) -> Pcm:
-        self.recovered += 1
-        return self._decoder.recover(following, samples)
+    def _pass_on(self, made: int, now: float) -> None:
+        if frames := made >> FRAMES_SHIFT:
+            self._frames += frames
+            self._heard.pass_on(self._frames, 0, now)

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bench.support import codecs
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.resample import resample
 from pipeline.audio.vad import EnergyVad, VadFrame, VadSettings
-from sip.rtp import codecs
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
 from sip.sdp.media_plan import CODECS
 from tests.support.webrtc.talk import talk
 
@@ -158,7 +159,7 @@ def test_a_codec_that_fades_in_does_not_make_a_voice_of_the_noise_after_it(name:
     """Opus begins quieter than the street is: that is not the street's level."""
     codec = CODECS[name]
     encoder, decoder = codecs.encoder(codec), codecs.decoder(codec)
-    payload = np.empty(codecs.MAX_PAYLOAD_BYTES, np.uint8)
+    payload = np.empty(MAX_PAYLOAD_BYTES, np.uint8)
     street = pcm(noise("pink", codec.rate_hz * 4) * 1000)
     vad, active = EnergyVad(codec.rate_hz), 0
     for frame in street.reshape(-1, frame_samples(codec.rate_hz)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.media.pacer import Pacer
+from pipeline.plane.plane import Plane
 from sip.errors import LocalError
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
@@ -23,6 +23,7 @@ from tests.support.speech.media import (
     Voice,
     packets,
     plan,
+    sine,
     snr_db,
     spectral_distance_db,
     speech_like,
@@ -31,7 +32,8 @@ from tests.support.waiting import until
 
 HOST = "127.0.0.1"
 
-pytestmark = pytest.mark.virtual_clock
+pytestmark = pytest.mark.virtual_clock(and_real=True)
+"""The plane runs on its thread by the real clock, and on the event loop by the virtual one."""
 
 
 class Peer:
@@ -80,13 +82,13 @@ class Office:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.pacer = Pacer(self.loop)
+        self.plane = Plane(self.loop)
         self.ports = PortRange(24000, 39999)
         self.streams: list[MediaStream] = []
         self.peers: list[Peer] = []
 
     def open(self) -> MediaStream:
-        stream = MediaStream.open(self.ports, self.pacer, host=HOST, loop=self.loop)
+        stream = MediaStream.open(self.ports, self.plane, host=HOST, loop=self.loop)
         self.streams.append(stream)
         return stream
 
@@ -107,7 +109,8 @@ async def office() -> AsyncIterator[Office]:
     yield office
     office.close()
     assert office.ports.in_use == 0
-    assert len(office.pacer) == 0
+    assert len(office.plane) == 0
+    office.plane.close()
 
 
 @pytest.fixture
@@ -225,26 +228,52 @@ async def test_ten_thousand_packets_of_a_stranger_change_nothing(office: Office,
     assert stream.stats.bad_packets == 0
 
 
-async def test_symmetric_rtp_latches_once_onto_the_first_packet_that_fits(office: Office, peer: Peer) -> None:
+async def speaks(stream: MediaStream, *streams: tuple[Peer, list[RtpPacket]]) -> None:
+    """Each peer sends its packets, 20 ms apart."""
+    for now in zip(*(said for _, said in streams), strict=True):
+        for (peer, _), packet in zip(streams, now, strict=True):
+            peer.send(stream, packet)
+        await asyncio.sleep(0.02)
+
+
+async def test_symmetric_rtp_follows_the_source_that_speaks_and_loses_none_of_it(
+    office: Office, peer: Peer
+) -> None:
     stream, recorder = office.open(), RecordingListener()
     start(stream, plan(9), symmetric=True)  # nobody is at the address that the SDP names
     stream.attach(recorder, None)
     stranger, late = office.peer(), office.peer()
     for junk in (b"", b"\x80\x4d" + bytes(30), b"\x00" * 172, b"GET / HTTP/1.0"):
         stranger.send(stream, junk)
-    await until(lambda: stream.stats.strange_address == 4)
-    for packet in packets([b"\x11" * 160] * 5):
-        peer.send(stream, packet)
-    await until(lambda: len(recorder.frames) == 5)
+    stranger.send(stream, packets([b"\x33" * 160], ssrc=0x77)[0])  # the one packet before the carrier's
+    await until(lambda: stream.stats.strange_address == 5)
+    await speaks(stream, (peer, packets([b"\x11" * 160] * 10)))
+    await until(lambda: len(recorder.frames) == 10)
     await peer.receives(4)
-    for packet in packets([b"\x22" * 160] * 5, sequence=105):
-        late.send(stream, packet)
-    await until(lambda: stream.stats.strange_address == 9)
-    assert len(recorder.frames) == 5
+    await speaks(stream, (peer, packets([b"\x11" * 160] * 30, sequence=110, timestamp=6600)),
+                 (late, packets([b"\x22" * 160] * 30, ssrc=0x99)))  # fmt: skip
+    await until(lambda: stream.stats.strange_address == 35)
+    assert len(recorder.frames) == 40
+    assert {int(frame[0]) for frame in recorder.frames} == {int(recorder.frames[0][0])}
     assert late.received() == stranger.received() == []
     start(stream, plan(9, codec=PCMA, receive={0: PCMU, 8: PCMA}), symmetric=True)
     peer.received()
     await until(lambda: any(packet.payload_type == 8 for packet in peer.received()))
+
+
+async def test_symmetric_rtp_follows_a_far_end_that_moves(office: Office, peer: Peer) -> None:
+    stream, recorder = office.open(), RecordingListener()
+    start(stream, plan(peer.port), symmetric=True)
+    stream.attach(recorder, None)
+    moved = office.peer()
+    await speaks(stream, (peer, packets([b"\x11" * 160] * 10)))
+    await speaks(stream, (moved, packets([b"\x22" * 160] * 80, ssrc=0x99)))
+    await until(lambda: recorder.frames and recorder.frames[-1][0] != recorder.frames[0][0])
+    moved.received()
+    await moved.receives(5)
+    peer.received()
+    await asyncio.sleep(0.1)
+    assert peer.received() == []
 
 
 async def test_without_symmetric_rtp_only_the_plan_says_where_the_far_end_is(
@@ -364,15 +393,30 @@ async def test_hold_stops_our_packets(office: Office, peer: Peer) -> None:
     await until(lambda: stream.stats.packets_sent > held)
 
 
-async def test_a_wake_sends_before_it_returns(office: Office, peer: Peer) -> None:
+async def test_first_words_do_not_wait_for_the_tick(office: Office, peer: Peer) -> None:
+    """The packet leaves when the words come, and the regular ones follow it: up to 20 ms ahead of their
+    clock."""
     stream, voice = office.open(), Voice()
     start(stream, plan(peer.port))
     stream.attach(None, voice)
-    await until(lambda: voice.reads > 3)
-    sent = stream.stats.packets_sent
-    voice.say(speech_like(1600))
-    assert stream.stats.packets_sent == sent + 1
-    await until(lambda: not voice.waiting)
+    await peer.receives(20)
+    waited = []
+    for _ in range(10):
+        await peer.receives(45)  # the lead is given back meanwhile
+        await asyncio.sleep(0.0031)
+        peer.received()
+        begun = office.loop.time()
+        voice.say(sine(480))
+        await until_said(peer)
+        waited.append(office.loop.time() - begun)
+    assert sorted(waited)[5] < 0.006
+
+
+async def until_said(peer: Peer) -> None:
+    """Until a packet that begins a talkspurt."""
+    async with asyncio.timeout(20):
+        while not any(packet.marker for packet in peer.received()):
+            await asyncio.sleep(0.0005)
 
 
 async def test_a_codec_at_another_rate_keeps_the_legs_rate(office: Office, peer: Peer) -> None:

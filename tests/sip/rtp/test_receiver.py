@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.support.codecs import encoder
+from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.dtmf import tone
-from sip.rtp.codecs import encoder
-from sip.rtp.frame_assembly import MAX_CONCEALED, MAX_RECOVERED
+from pipeline.plane.codecs import MAX_RECOVERED
+from pipeline.plane.frames import MAX_CONCEALED
+from pipeline.plane.rows import PACKET_BYTES
+from sip.rtp.media_stream import PATIENCE_MS
 from sip.rtp.packet import RtpPacket
-from sip.rtp.receiver import BUFFER_BYTES, PATIENCE_MS, RtpReceiver, Verdict
 from sip.rtp.telephone_event import event_payloads
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec, MediaPlan
 from tests.support.speech.media import (
@@ -43,13 +46,17 @@ def numbered(count: int, **where: int) -> list[RtpPacket]:
     return packets([bytes([i % 100]) * 160 for i in range(count)], **where)
 
 
-def talk(target: RtpReceiver, stream: list[RtpPacket], now: float = 10.0) -> float:
+def talk(target: SteppedStream, stream: list[RtpPacket], now: float = 10.0) -> float:
     """Feeds a packet every 20 ms, with the tick between them. Returns the time after the last."""
     for packet in stream:
         feed(target, packet, now)
-        target.flush(now + FRAME_S / 2)
+        target.due(now + FRAME_S / 2)
         now += FRAME_S
     return now
+
+
+def counts(target: SteppedStream, *names: str) -> tuple[int, ...]:
+    return tuple(int(target.line[name]) for name in names)
 
 
 def one_of(index: int) -> int:
@@ -65,12 +72,12 @@ def one_of(index: int) -> int:
 def test_every_frame_arrives_at_once_with_its_position() -> None:
     target, recorder = receiver()
     for i, packet in enumerate(numbered(50)):
-        assert feed(target, packet, 10 + i * FRAME_S) is Verdict.MEDIA
+        feed(target, packet, 10 + i * FRAME_S)
         assert len(recorder.frames) == i + 1
     assert recorder.positions == [i * 160 for i in range(50)]
     assert recorder.arrivals == [10 + i * FRAME_S for i in range(50)]
     assert not any(recorder.concealed)
-    assert (target.packets, target.octets, target.lost, target.bad_packets) == (50, 8000, 0, 0)
+    assert counts(target, "packets", "octets", "lost", "bad") == (50, 8000, 0, 0)
 
 
 def test_numbers_and_timestamps_wrap_unnoticed() -> None:
@@ -78,7 +85,7 @@ def test_numbers_and_timestamps_wrap_unnoticed() -> None:
     talk(target, numbered(60, sequence=0xFFF0, timestamp=0xFFFFFFFF - 20 * 160))
     assert recorder.positions == [i * 160 for i in range(60)]
     assert not any(recorder.concealed)
-    assert target.lost == 0
+    assert target.line["lost"] == 0
 
 
 @pytest.mark.parametrize("ms", [10, 30, 40, 60])
@@ -118,7 +125,7 @@ def test_headers_with_csrcs_extension_and_padding_are_heard_alike() -> None:
             bytes([0xB2]) + data[1:12] + bytes(8) + b"\xbe\xde\x00\x01abcd" + data[12:] + b"\x00\x00\x00\x04"
         )
         feed(plain, data, 10 + i * FRAME_S)
-        assert feed(odd, dressed, 10 + i * FRAME_S) is Verdict.MEDIA
+        feed(odd, dressed, 10 + i * FRAME_S)
     assert np.array_equal(recorder.heard, same_recorder.heard)
     assert len(recorder.frames) == 20
 
@@ -140,10 +147,10 @@ def test_garbage_of_every_kind_is_counted_and_the_call_goes_on() -> None:
             bytes([0x8F]) + bytes(data[1:30]),  # CSRCs that are not there
             b"",
         ):
-            assert feed(target, junk, 10 + i * FRAME_S) is Verdict.BAD
+            feed(target, junk, 10 + i * FRAME_S)
             bad += 1
         feed(target, bytes(data), 10 + i * FRAME_S)
-    assert target.bad_packets == bad
+    assert target.line["bad"] == bad
     assert len(recorder.frames) == 200
     assert not any(recorder.concealed)
 
@@ -155,21 +162,23 @@ def test_no_datagram_raises(datagrams: list[bytes], kind: int) -> None:
     for i, data in enumerate(datagrams):
         for start in (b"", b"\x80\x00", b"\x80\x65", b"\x80\x6f", b"\xb1\x09"):
             feed(target, start + data, 10 + i * FRAME_S)
-        target.flush(10 + i * FRAME_S)
+        target.due(10 + i * FRAME_S)
 
 
 def test_a_packet_as_large_as_the_buffer_does_no_harm() -> None:
     target, recorder = receiver()
-    feed(target, numbered(1)[0].to_bytes() + bytes(BUFFER_BYTES - 172), 10.0)
-    assert target.bad_packets == 1
+    feed(target, numbered(1)[0].to_bytes() + bytes(PACKET_BYTES - 172), 10.0)
+    assert target.line["bad"] == 1
     talk(target, numbered(10, sequence=101))
     assert len(recorder.frames) == 10
 
 
 def test_reports_on_the_rtp_port_are_told_apart() -> None:
     target, _ = receiver()
-    assert feed(target, b"\x80\xc9\x00\x01" + bytes(8), 1.0) is Verdict.REPORT
-    assert target.bad_packets == 0
+    report = b"\x80\xc9\x00\x01" + bytes(8)
+    feed(target, report, 1.0)
+    assert target.aside == [report]
+    assert target.line["bad"] == 0
 
 
 # Loss and order ------------------------------------------------------------------
@@ -182,7 +191,7 @@ def test_a_lost_packet_is_concealed_within_the_patience() -> None:
     talk(target, stream[11:], now + FRAME_S)
     assert recorder.positions == [i * 160 for i in range(20)]
     assert [i for i, made_up in enumerate(recorder.concealed) if made_up] == [10]
-    assert target.lost == 1
+    assert target.line["lost"] == 1
     waited = recorder.arrivals[10] - (now + FRAME_S)  # since the packet behind the gap
     assert waited <= PATIENCE_MS / 1000 + FRAME_S
     assert recorder.frames[11][-1] == one_of(11)
@@ -193,12 +202,12 @@ def test_the_tick_alone_ends_the_wait_when_no_packet_follows() -> None:
     stream = numbered(5)
     now = talk(target, stream[:3])
     feed(target, stream[4], now)
-    assert (len(recorder.frames), target.waiting) == (3, 1)
-    target.flush(now + PATIENCE_MS / 1000 - 0.001)
+    assert (len(recorder.frames), target.line["held"]) == (3, 1)
+    target.due(now + PATIENCE_MS / 1000 - 0.001)
     assert len(recorder.frames) == 3
-    target.flush(now + PATIENCE_MS / 1000 + 0.001)
+    target.due(now + PATIENCE_MS / 1000 + 0.001)
     assert recorder.concealed == [False] * 3 + [True, False]
-    assert target.waiting == 0
+    assert target.line["held"] == 0
 
 
 def test_swapped_packets_are_put_in_order_and_nothing_is_made_up() -> None:
@@ -228,15 +237,15 @@ def test_a_third_lost_and_the_rest_shuffled_keeps_time() -> None:
     ]
     for now, packet in sorted(stream, key=lambda arrival: arrival[0]):
         feed(target, packet, 10 + now)
-        target.flush(10 + now)
-    target.flush(100)
+        target.due(10 + now)
+    target.due(100)
     assert recorder.positions == sorted(set(recorder.positions))
     assert all(position % 160 == 0 for position in recorder.positions)
     assert recorder.positions[-1] == 999 * 160
     heard = dict(zip(recorder.positions, recorder.frames, strict=True))
     made_up = dict(zip(recorder.positions, recorder.concealed, strict=True))
     lost = 1000 - len(stream)
-    assert target.lost - target.late == lost
+    assert target.line["lost"] - target.line["late"] == lost
     assert sum(made_up.values()) >= 0.8 * lost
     for i in range(1000):  # a frame is what was said then; after a concealed one its start is a cross-fade
         if i * 160 in heard and not made_up[i * 160]:
@@ -252,7 +261,7 @@ def test_a_lost_opus_packet_comes_out_of_the_fec_of_the_next() -> None:
     assert recorder.positions == [i * 320 for i in range(80)]
     assert [i for i, made_up in enumerate(recorder.concealed) if made_up] == [40]
     assert share_at(recorder.frames[40][160:], 16000, 1000) > 0.5
-    assert (target.lost, target.frames.concealed) == (1, 1)
+    assert (target.line["lost"], target.line["concealed"]) == (1, 1)
 
 
 def test_a_hole_in_opus_is_filled_to_its_length_or_left_but_for_its_last_frame() -> None:
@@ -266,7 +275,7 @@ def test_a_hole_in_opus_is_filled_to_its_length_or_left_but_for_its_last_frame()
         last = 40 + lost - 1
         assert made_up == (list(range(40, last + 1)) if lost <= MAX_RECOVERED else [last])
         assert recorder.positions[-1] == 99 * 320
-        assert target.frames.concealed == len(made_up)
+        assert target.line["concealed"] == len(made_up)
 
 
 def test_a_long_hole_is_concealed_for_a_moment_and_stays_a_hole() -> None:
@@ -276,7 +285,7 @@ def test_a_long_hole_is_concealed_for_a_moment_and_stays_a_hole() -> None:
     talk(target, stream[40:], now + 30 * FRAME_S)
     assert sum(recorder.concealed) == MAX_CONCEALED
     assert recorder.positions[10 + MAX_CONCEALED] == 40 * 160
-    assert target.lost == 30
+    assert target.line["lost"] == 30
 
 
 def test_a_packet_too_late_is_counted_and_not_heard() -> None:
@@ -286,7 +295,7 @@ def test_a_packet_too_late_is_counted_and_not_heard() -> None:
     now = talk(target, stream)
     feed(target, late, now)
     assert len(recorder.frames) == 20
-    assert (target.lost, target.late) == (1, 1)
+    assert (target.line["lost"], target.line["late"]) == (1, 1)
 
 
 # Clocks and sources ------------------------------------------------------------------
@@ -321,10 +330,9 @@ def test_a_new_source_is_taken_over_after_its_second_packet() -> None:
     talk(target, numbered(50, ssrc=0x99, sequence=40_000, timestamp=77), now)
     assert len(recorder.frames) == 99  # the first of the newcomer was on probation
     assert recorder.positions == [i * 160 for i in range(50)] + [i * 160 for i in range(50, 99)]
-    assert target.bad_packets == 1
-    assert target.reception is not None
-    assert target.reception.ssrc == 0x99
-    assert target.lost == 0
+    assert target.line["bad"] == 1
+    assert target.line["ssrc"] == 0x99
+    assert target.line["lost"] == 0
 
 
 def test_a_stray_source_beside_a_living_one_never_gets_in() -> None:
@@ -332,7 +340,7 @@ def test_a_stray_source_beside_a_living_one_never_gets_in() -> None:
     ours, theirs = numbered(100), numbered(100, ssrc=0x99, sequence=40_000)
     talk(target, [packet for pair in zip(ours, theirs, strict=True) for packet in pair])
     assert len(recorder.frames) == 100
-    assert target.bad_packets == 100
+    assert target.line["bad"] == 100
     assert recorder.positions == [i * 160 for i in range(100)]
 
 
@@ -345,7 +353,7 @@ def test_comfort_noise_is_silence_until_speech_goes_on() -> None:
     assert not recorder.frames[10].any()
     assert recorder.positions[9:12] == [1440, 1600, 60 * 160]
     assert not any(recorder.concealed)
-    assert target.bad_packets == 0
+    assert target.line["bad"] == 0
 
 
 def test_the_far_end_may_change_its_codec_from_packet_to_packet() -> None:
@@ -372,7 +380,7 @@ def test_an_undecodable_packet_is_counted_and_the_next_is_heard() -> None:
     good = packets(payloads(speech_like(3200, 16000), OPUS, 320), step=960, payload_type=111)
     good[4] = replace(good[4], payload=b"\xff\xff\xff")
     talk(target, good)
-    assert target.bad_packets == 1
+    assert target.line["bad"] == 1
     assert len(recorder.frames) == 9
     assert recorder.positions[-1] == 9 * 320
 
@@ -381,12 +389,12 @@ def test_while_held_nothing_is_heard_and_afterwards_nothing_was_lost() -> None:
     target, recorder = receiver()
     stream = numbered(300)
     now = talk(target, stream[:50])
-    target.configure(plan(receives=False), inband_dtmf=False)
+    target.configure(plan(receives=False))
     now = talk(target, stream[50:250], now)
     assert len(recorder.frames) == 50
-    target.configure(plan(), inband_dtmf=False)
+    target.configure(plan())
     talk(target, stream[250:], now)
-    assert target.lost == 0
+    assert target.line["lost"] == 0
     assert recorder.positions[50] == 250 * 160
     assert not any(recorder.concealed)
 
@@ -412,7 +420,7 @@ def test_events_in_the_audio_are_digits_and_no_holes() -> None:
     talk(target, keyed("159#"))
     assert recorder.digits == list("159#")
     assert not any(recorder.concealed)
-    assert target.lost == 0
+    assert target.line["lost"] == 0
 
 
 def test_events_survive_loss_and_disorder() -> None:
@@ -429,7 +437,7 @@ def test_events_survive_loss_and_disorder() -> None:
 def test_short_events_are_bad_packets() -> None:
     target, recorder = receiver()
     feed(target, RtpPacket(101, 1, 1, 1, b"\x01\x02"), 1.0)
-    assert (target.bad_packets, recorder.digits) == (1, [])
+    assert (target.line["bad"], recorder.digits) == (1, [])
 
 
 def in_band(digits: str) -> list[bytes]:
@@ -466,11 +474,11 @@ def test_an_event_and_its_tone_are_one_digit() -> None:
 def test_a_listener_that_left_costs_nothing_but_the_counting() -> None:
     target, recorder = receiver()
     talk(target, numbered(5))
-    target.frames.listener = None
+    target.listener = None
     now = talk(target, keyed("1", sequence=105, timestamp=5800))
     assert (len(recorder.frames), recorder.digits) == (5, [])
     again = RecordingListener()
-    target.frames.listener = again
+    target.listener = again
     talk(target, numbered(5, sequence=117, timestamp=5800 + 12 * 160), now)
     assert again.positions[0] == 17 * 160
 

@@ -7,16 +7,25 @@ import struct
 
 import pytest
 
-from sip.rtp.telephone_event import DIGITS, EventReceiver, check_digits, event_payloads
+from bench.support.stepped_stream import SteppedStream
+from sip.rtp.packet import RtpPacket
+from sip.rtp.telephone_event import DIGITS, check_digits, event_payloads
+from tests.support.speech.media import RecordingListener, plan
 
 
 def press(digit: str, timestamp: int, clock_rate_hz: int = 8000) -> list[tuple[int, bytes]]:
     return [(timestamp, payload) for payload in event_payloads(digit, clock_rate_hz)]
 
 
-def read(events: list[tuple[int, bytes]], clock_rate_hz: int = 8000) -> str:
-    receiver = EventReceiver(clock_rate_hz)
-    return "".join(receiver.push(payload, timestamp) or "" for timestamp, payload in events)
+def read(events: list[tuple[int, bytes]], *, ssrcs: tuple[int, int] = (1, 1), moved_at: int = 0) -> str:
+    """The digits that are heard when the events arrive in this order, from number `moved_at` on of the
+    second of `ssrcs`."""
+    stream, recorder = SteppedStream(plan(), rate_hz=8000, now=0.0), RecordingListener()
+    stream.listener = recorder
+    for number, (timestamp, payload) in enumerate(events):
+        ssrc = ssrcs[number >= moved_at]
+        stream.datagram(RtpPacket(101, number, timestamp, ssrc, payload).to_bytes(), number / 50)
+    return "".join(recorder.digits)
 
 
 def event(digit: str, duration: int, *, end: bool = False) -> bytes:
@@ -95,10 +104,9 @@ def test_a_far_end_that_sets_its_clock_back_can_still_key() -> None:
 
 
 def test_a_new_source_starts_afresh() -> None:
-    receiver = EventReceiver(8000)
-    assert receiver.push(event("1", 160), 5000) == "1"
-    receiver.reset()
-    assert receiver.push(event("1", 160), 5000) == "1"
+    one = (5000, event("1", 160))
+    assert read([one] * 4) == "1"
+    assert read([one] * 4, ssrcs=(1, 2), moved_at=1) == "11"  # the newcomer's first is on probation
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "12a", "1 2", "+49", "１"])

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
 from sip.rtp.packet import RtpPacket
-from sip.rtp.receiver import RtpReceiver, Verdict
 from sip.sdp.media_plan import PCMU, Codec, MediaPlan
 
 SSRC = 0x1234ABCD
@@ -133,20 +133,16 @@ def plan(port: int = 40000, codec: Codec = PCMU, **changes: Any) -> MediaPlan:
 
 def receiver(
     agreed: MediaPlan | None = None, *, rate_hz: int = 8000, inband_dtmf: bool = False
-) -> tuple[RtpReceiver, RecordingListener]:
-    """A configured receiver and its listener."""
-    agreed = agreed or plan()
-    made, recorder = RtpReceiver(rate_hz), RecordingListener()
-    made.configure(agreed, inband_dtmf=inband_dtmf)
-    made.frames.listener = recorder
+) -> tuple[SteppedStream, RecordingListener]:
+    """A stream and its listener."""
+    made = SteppedStream(agreed or plan(), rate_hz=rate_hz, now=0.0, inband_dtmf=inband_dtmf)
+    made.listener = recorder = RecordingListener()
     return made, recorder
 
 
-def feed(target: RtpReceiver, packet: RtpPacket | bytes, now: float) -> Verdict:
-    """One datagram as the socket would leave it in the buffer."""
-    data = packet if isinstance(packet, bytes) else packet.to_bytes()
-    target.buffer[: len(data)] = data
-    return target.datagram(len(data), now)
+def feed(target: SteppedStream, packet: RtpPacket | bytes, now: float) -> None:
+    """One datagram of the far end's."""
+    target.datagram(packet if isinstance(packet, bytes) else packet.to_bytes(), now)
 
 
 def packets(

@@ -7,6 +7,7 @@ The server may send to 127.0.0.1 (`server.allow_networks`), where the far end is
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -237,8 +238,10 @@ async def test_symmetric_rtp_waits_for_a_far_end_behind_a_nat(site: Node, far: R
     await asyncio.sleep(0.3)
     assert far.rtp.arrived == []
     port = int(far.asked("INVITE")[0].body.split(b"m=audio ")[1].split(b" ")[0])
-    packet = bytes.fromhex("8000000100000000deadbeef") + b"\x55" * 160
-    far.rtp.transport.sendto(packet, ("127.0.0.1", port))
+    for number in range(20):
+        head = bytes.fromhex("8000") + struct.pack(">HI", number, number * 160) + bytes.fromhex("deadbeef")
+        far.rtp.transport.sendto(head + b"\x55" * 160, ("127.0.0.1", port))
+        await asyncio.sleep(0.02)
     await until(lambda: len(far.rtp.arrived) > 10)
     await hang_up(site, call_id)
     assert (await report(site, call_id))["hangupCause"] == "normal"

@@ -57,7 +57,7 @@ def rtp(payload: bytes, sequence: int, timestamp: int, *, ssrc: int = 7, pt: int
 
 def receiver() -> tuple[OpusReceiver, Heard]:
     made, heard = OpusReceiver(), Heard()
-    made.payload_types = frozenset({PT})
+    made.receive({PT})
     made.listener = heard
     return made, heard
 

@@ -1,0 +1,108 @@
+"""The plane on the event loop: slower, and silent while Python stands still, but wherever Python runs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from pipeline.plane.address import sockaddr, unpacked
+from pipeline.plane.rows import Field, scratch
+from pipeline.plane.send import SLOT_NS
+from pipeline.plane.step import count_sent, due, take
+
+_BURST: Final = 64  # datagrams of one stream in one go: strangers must not hold up the other calls
+
+
+class OnLoop:
+    """A `Drive` of the loop's readers and timers, on the loop's clock."""
+
+    def __init__(
+        self, rows: npt.NDArray[Any], shared: Any, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]
+    ) -> None:
+        """`tell` is called where there are events."""
+        self._rows, self._shared, self._loop, self._tell = rows, shared, loop, tell
+        self._clock, self._scratch = shared["clock"], scratch()
+        self._packet = memoryview(shared["packet"])
+        self._sockets: dict[int, socket.socket] = {}
+        self._poked: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, bound: socket.socket, number: int) -> None:
+        """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
+        self._sockets[number] = bound
+        self._loop.add_reader(bound, self._read, number)
+        if self._timer is None:
+            self._tick()
+
+    def forget(self, bound: socket.socket, number: int) -> None:
+        """Touches `bound` no more (`Drive`); the row is held."""
+        del self._sockets[number]
+        self._loop.remove_reader(bound)
+        self._clock[Field.TICKS] += 2  # nobody is about to send for the stream
+
+    def poke(self) -> None:
+        """Sends what is due on the loop's next turn (`Drive`)."""
+        if self._poked is None and self._timer is not None:
+            self._poked = self._loop.call_soon(self._send)
+
+    def close(self) -> None:
+        """Reads and sends no more (`Drive`). Idempotent."""
+        for bound in self._sockets.values():
+            self._loop.remove_reader(bound)
+        for each in (self._timer, self._poked):
+            if each is not None:
+                each.cancel()
+
+    def _now_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
+    def _read(self, number: int) -> None:
+        bound, clock = self._sockets[number], self._clock
+        for _ in range(_BURST):
+            try:
+                size, address = bound.recvfrom_into(self._packet)
+            except OSError:
+                break
+            sender = sockaddr(address)
+            self._shared["sender"][: len(sender)] = list(sender)
+            clock[Field.SIZE], clock[Field.SENDER_LENGTH] = size, len(sender)
+            if take(self._rows, self._scratch, self._shared, number, self._now_ns()):
+                break
+        self._tell_news()
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._sockets:
+            return
+        self._clock[Field.TICKS] += 1
+        self._timer = self._loop.call_at((self._now_ns() // SLOT_NS + 1) * SLOT_NS / 1e9, self._tick)
+        self._send()
+
+    def _send(self) -> None:
+        self._poked = None
+        shared, first = self._shared, 0
+        while True:
+            first = due(self._rows, self._scratch, shared, first, self._now_ns())
+            for k in range(int(self._clock[Field.OUTGOING])):
+                number, size = shared["outgoing"][k].tolist()
+                self._send_packet(number, shared["outbox"][k, :size].tobytes())
+            if first == 0:
+                break
+        self._tell_news()
+
+    def _send_packet(self, number: int, packet: bytes) -> None:
+        line = self._rows[number]
+        try:
+            self._sockets[number].sendto(packet, unpacked(line["remote"][: line["remote_size"]].tobytes()))
+        except OSError:
+            count_sent(line, 0)
+        else:
+            count_sent(line, len(packet))
+
+    def _tell_news(self) -> None:
+        if self._clock[Field.EVENT_HEAD] != self._clock[Field.EVENT_TAIL]:
+            self._tell()

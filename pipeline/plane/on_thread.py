@@ -1,0 +1,127 @@
+"""The plane on a thread of its own, which never needs the GIL."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import ctypes
+import logging
+import os
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from pipeline.plane.rows import Field, scratch
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_NAMES: Final = ("recvfrom", "sendto", "read", "write", "epoll_wait", "epoll_ctl", "ppoll", "clock_gettime")
+SUPPORTED: Final = (
+    hasattr(select, "epoll") and hasattr(os, "eventfd") and all(hasattr(_libc, name) for name in _NAMES)
+)
+"""Whether the platform has what the thread needs."""
+
+if SUPPORTED:
+    from pipeline.plane.run import EPOLL_EVENT_BYTES, run
+
+_CTL_ADD, _CTL_DEL = 1, 2
+_JOINED_S: Final = 2.0
+_NICE: Final = -10
+
+log = logging.getLogger(__name__)
+
+_abandoned: list[object] = []
+"""The memory of threads that did not end: it must outlive them."""
+
+
+class OnThread:
+    """A `Drive` of one compiled function. `close` returns when the thread has ended; its memory outlives
+    it."""
+
+    def __init__(
+        self, rows: npt.NDArray[Any], shared: Any, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]
+    ) -> None:
+        """`tell` is called where there are events."""
+        self._memory = (rows, scratch(), shared)
+        self._clock, self._loop, self._tell = shared["clock"], loop, tell
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poke = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._clock[Field.WAKE_FD], self._clock[Field.POKE_FD] = self._wake, self._poke
+        self._clock[Field.EPOLL_FD] = self._epoll.fileno()
+        loop.add_reader(self._wake, self._woken)
+        self._thread = threading.Thread(target=self._run, name="media plane", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)
+        self._open = True
+
+    @property
+    def thread_id(self) -> int:
+        """The number of its thread, for the scheduler."""
+        return self._thread.native_id or 0
+
+    def watch(self, bound: socket.socket, number: int) -> None:
+        """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
+        self._control(_CTL_ADD, bound.fileno(), number)
+
+    def forget(self, bound: socket.socket, number: int) -> None:
+        """Touches `bound` no more (`Drive`); the row is held."""
+        if self._open:
+            self._control(_CTL_DEL, bound.fileno(), number)
+
+    def poke(self) -> None:
+        """Wakes the thread, which sends what is due (`Drive`)."""
+        if self._open:
+            os.eventfd_write(self._poke, 1)
+
+    def close(self) -> None:
+        """Reads and sends no more (`Drive`). Idempotent."""
+        if not self._open:
+            return
+        self._stop()
+        self._open = False
+        atexit.unregister(self._stop)
+        self._loop.remove_reader(self._wake)
+        if self._thread.is_alive():
+            return
+        for fd in (self._wake, self._poke):
+            os.close(fd)
+        self._epoll.close()
+
+    def _run(self) -> None:
+        try:
+            _raise_priority()
+        except OSError as error:
+            log.info("media plane at ordinary priority", extra={"reason": str(error)})
+        run(*self._memory)
+
+    def _stop(self) -> None:
+        self._clock[Field.STOP] = 1
+        self.poke()
+        self._thread.join(_JOINED_S)
+        if self._thread.is_alive():
+            _abandoned.append(self._memory)
+            log.error("media plane does not end")
+
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake)
+        self._tell()
+
+    def _control(self, operation: int, fd: int, number: int) -> None:
+        """`select.epoll` gives the descriptor back; the plane wants the number of the stream."""
+        event = struct.pack("=Iq" if EPOLL_EVENT_BYTES == 12 else "=I4xq", select.EPOLLIN, number)
+        if _libc.epoll_ctl(self._epoll.fileno(), operation, fd, event):
+            raise OSError(ctypes.get_errno(), "epoll_ctl")
+
+
+def _raise_priority() -> None:
+    """Puts the calling thread, which takes a twentieth of a core, before threads that may keep one busy.
+    Raises OSError where that is not allowed."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except OSError:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -1,0 +1,164 @@
+"""The media plane as asyncio sees it: streams are opened, what happened comes in, frames and orders go
+out."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from pipeline.plane import atomic, rows
+from pipeline.plane.drive import Drive
+from pipeline.plane.on_loop import OnLoop
+from pipeline.plane.on_thread import SUPPORTED, OnThread
+from pipeline.plane.rows import Field, Happened
+from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
+from pipeline.plane.step import take
+
+CAPACITY: Final = 1024
+"""Streams of one plane; a row that was never used is no memory."""
+
+_HANGS_S: Final = 5.0
+_SAME_CLOCK_S: Final = 0.5
+
+News = Callable[[int, int, int], None]
+"""What happened on a stream (`Happened`), with its two values. Returns at once and never raises."""
+
+
+class Plane:
+    """Streams on one thread, or on the event loop where the platform lacks what the thread needs. Make it on
+    its event loop, after the last fork of the process."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, capacity: int = CAPACITY, on_thread: bool | None = None
+    ) -> None:
+        """`on_thread` None: where the platform supports it, and the loop's clock is that of the thread."""
+        self.rows = rows.rows(capacity)
+        self.shared = rows.shared()
+        self._clock, self._events = self.shared["clock"], self.shared["events"]
+        self._scratch, self._own = rows.scratch(), rows.shared()  # Python's, beside those of the thread
+        self._free = list(range(capacity))[::-1]
+        self._left: deque[tuple[int, int, int]] = deque()
+        self._news: list[News | None] = [None] * capacity
+        self._slots = [0] * SLOTS
+        self._slot_of = [0] * capacity
+        self._loop = loop
+        if on_thread is None:
+            on_thread = SUPPORTED and abs(loop.time() - time.monotonic()) < _SAME_CLOCK_S
+        kind = OnThread if on_thread else OnLoop
+        self._drive: Drive = kind(self.rows, self.shared, loop, self._tell)
+
+    def __len__(self) -> int:
+        """The number of open streams."""
+        return sum(self._slots)
+
+    @property
+    def drive(self) -> Drive:
+        """What runs the streams: the thread, or the event loop."""
+        return self._drive
+
+    def close(self) -> None:
+        """Ends the thread; streams that are open fall silent, and may be shut still. Idempotent."""
+        self._drive.close()
+
+    def poke(self) -> None:
+        """Does not let the first packet of an answer wait for the tick."""
+        self._drive.poke()
+
+    def open(self, bound: socket.socket, news: News) -> int:
+        """A stream over the datagram socket `bound`, from which nothing is taken yet; its number. Raises
+        LookupError where the plane is full."""
+        self._free_left()
+        if not self._free:
+            raise LookupError("no row is free on the media plane")
+        number = self._free.pop()
+        self._news[number] = news
+        slot = self._slots.index(min(self._slots))
+        self._slots[slot] += 1
+        self._slot_of[number] = slot
+        self._clock[Field.LINES] = max(int(self._clock[Field.LINES]), number + 1)
+        self._drive.watch(bound, number)
+        self._drive.poke()
+        return number
+
+    def shut(self, number: int, bound: socket.socket) -> None:
+        """The stream's row and its socket are not touched any more."""
+        self._news[number] = None
+        ticks = int(self._clock[Field.TICKS])
+        with self.held(number) as line:
+            self._drive.forget(bound, number)
+            line["open"] = 0
+        self._slots[self._slot_of[number]] -= 1
+        if not len(self):
+            self._clock[Field.LINES] = 0
+        # What the plane has told of this stream must not reach the next one on the row, and what it is about
+        # to send of this stream must not leave by the next one's socket.
+        self._left.append((number, int(self._clock[Field.EVENT_HEAD]), ticks + 1))
+
+    def first_due_ns(self, number: int) -> int:
+        """When the packets of a new stream begin."""
+        now_ns = round(self._loop.time() * 1e9)
+        return now_ns // FRAME_NS * FRAME_NS + FRAME_NS + self._slot_of[number] * SLOT_NS
+
+    def receive(self, number: int, data: bytes, at_ns: int) -> None:
+        """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all."""
+        line, own = self.rows[number], self._own
+        own["packet"][: len(data)] = np.frombuffer(data, np.uint8)
+        own["sender"][:] = line["remote"]
+        clock = own["clock"]
+        clock[Field.SIZE], clock[Field.SENDER_LENGTH] = len(data), line["remote_size"]
+        take(self.rows, self._scratch, own, number, at_ns)
+        clock[Field.EVENT_TAIL] = clock[Field.EVENT_HEAD]
+        clock[Field.ASIDE_TAIL] = clock[Field.ASIDE_HEAD]
+
+    def aside(self, slot: int) -> tuple[bytes, bytes]:
+        """A datagram that was put aside, and the sockaddr that it came from; valid while the event is
+        told."""
+        shared = self.shared
+        size, length = shared["aside_size"][slot].tolist()
+        return shared["aside"][slot, :size].tobytes(), shared["aside_from"][slot, :length].tobytes()
+
+    @contextmanager
+    def held(self, number: int) -> Iterator[Any]:
+        """The row's record, for Python alone to change: the plane leaves a stream out that is held. Raises
+        TimeoutError where the plane does not leave the row, which it does within microseconds."""
+        line = self.rows[number]
+        owner = line["owner"]
+        hangs = time.monotonic() + _HANGS_S
+        while not atomic.hold(owner):
+            if time.monotonic() > hangs:
+                raise TimeoutError("the media plane does not leave a row")
+            time.sleep(0)
+        try:
+            yield line
+        finally:
+            atomic.let_go(owner)
+
+    def _tell(self) -> None:
+        """Passes on what has happened."""
+        clock, events = self._clock, self._events
+        head, tail = int(clock[Field.EVENT_HEAD]), int(clock[Field.EVENT_TAIL])
+        first, last = tail % len(events), head % len(events)
+        if first <= last:
+            new = events[first:last].tolist()
+        else:
+            new = events[first:].tolist() + events[:last].tolist()
+        clock[Field.EVENT_TAIL] = head
+        for number, kind, one, two in new:
+            news = self._news[number]
+            if news is not None:
+                news(kind, one, two)
+            if kind == Happened.ASIDE:
+                clock[Field.ASIDE_TAIL] += 1
+        self._free_left()
+
+    def _free_left(self) -> None:
+        tail, ticks = int(self._clock[Field.EVENT_TAIL]), int(self._clock[Field.TICKS])
+        while self._left and self._left[0][1] <= tail and self._left[0][2] < ticks:
+            self._free.append(self._left.popleft()[0])

@@ -1,0 +1,140 @@
+"""The plane on a thread of its own: sockets and sleep around `step`, in one function that never needs the
+GIL.
+
+numba resolves the names of libc in the process: nothing is built and nothing is linked.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Final
+
+from pipeline.audio.compiled import compiled
+from pipeline.plane.atomic import enter, leave
+from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T
+from pipeline.plane.rows import ADDRESS_BYTES, PACKET_BYTES, Field
+from pipeline.plane.send import SLOT_NS
+from pipeline.plane.step import count_sent, due, take
+
+_recvfrom: Final = T.ExternalFunction(
+    "recvfrom", T.int64(T.int32, T.uintp, T.uintp, T.int32, T.uintp, T.uintp)
+)
+_sendto: Final = T.ExternalFunction("sendto", T.int64(T.int32, T.uintp, T.uintp, T.int32, T.uintp, T.uint32))
+_drain: Final = T.ExternalFunction("read", T.int64(T.int32, T.uintp, T.uintp))
+_write: Final = T.ExternalFunction("write", T.int64(T.int32, T.uintp, T.uintp))
+_epoll_wait: Final = T.ExternalFunction("epoll_wait", T.int32(T.int32, T.uintp, T.int32, T.int32))
+_ppoll: Final = T.ExternalFunction("ppoll", T.int32(T.uintp, T.uint64, T.uintp, T.uintp))
+_clock_gettime: Final = T.ExternalFunction("clock_gettime", T.int32(T.int32, T.uintp))
+
+EPOLL_EVENT_BYTES: Final = 12 if platform.machine() == "x86_64" else 16
+"""`struct epoll_event` is packed on x86 only."""
+
+_EPOLL_DATA: Final = EPOLL_EVENT_BYTES - 8
+_MSG_DONTWAIT: Final = 64
+_CLOCK_MONOTONIC: Final = 1
+_POLLIN: Final = 1
+_READY: Final = 64
+_BURST: Final = 64
+"""Datagrams of one stream in one tick: strangers must not hold up the other calls."""
+
+_IDLE_NS: Final = 100_000_000
+
+_LINES: Final = int(Field.LINES)
+_STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Field.TICKS), int(Field.LATEST_NS)
+_SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
+_WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
+
+
+@compiled(I64(SHARED), inner=True)
+def _now_ns(shared: Any) -> int:
+    """CLOCK_MONOTONIC, which is the clock of the event loop."""
+    pair = shared.pair
+    _clock_gettime(T.int32(_CLOCK_MONOTONIC), pair.ctypes.data)
+    return int(pair[0] * 1_000_000_000 + pair[1])
+
+
+@compiled(VOID(SHARED, I64), inner=True)
+def _sleep(shared: Any, due_ns: int) -> None:
+    """Until the tick, or until Python pokes."""
+    left_ns = due_ns - _now_ns(shared)
+    if left_ns <= 0:
+        return
+    pair = shared.pair
+    fd = I64(shared.clock[_POKE_FD])
+    pair[0], pair[1] = left_ns // 1_000_000_000, left_ns % 1_000_000_000
+    pair[2] = fd & 0xFFFFFFFF | _POLLIN << 32  # struct pollfd
+    address = pair.ctypes.data
+    if _ppoll(address + 16, T.uint64(1), address, T.uintp(0)) > 0:
+        _drain(T.int32(fd), address + 24, T.uintp(8))
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64, I64), inner=True)
+def _read(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> None:
+    """What has come on one socket. A well-behaved stream has one packet a tick, and asking for a second would
+    cost a system call a packet; what is dropped is drained."""
+    clock, pair, line = shared.clock, shared.pair, rows[number]
+    fd = T.int32(line.fd)
+    packet, sender, length = shared.packet.ctypes.data, shared.sender.ctypes.data, pair.ctypes.data
+    for _ in range(_BURST if line.open else 0):
+        pair[0] = ADDRESS_BYTES
+        size = _recvfrom(fd, packet, T.uintp(PACKET_BYTES), T.int32(_MSG_DONTWAIT), sender, length)
+        if size < 0:
+            return
+        clock[_SIZE], clock[_LENGTH] = size, pair[0] & 0xFFFFFFFF
+        if take(rows, scratch, shared, number, now_ns):
+            return
+
+
+@compiled(VOID(ROWS, SHARED), inner=True)
+def _send(rows: Any, shared: Any) -> None:
+    """What lies in `outbox`."""
+    for k in range(shared.clock[_OUTGOING]):
+        line, size = rows[shared.outgoing[k, 0]], shared.outgoing[k, 1]
+        if not enter(line.owner[:]):
+            continue
+        if line.open:
+            sent = _sendto(
+                T.int32(line.fd), shared.outbox.ctypes.data + k * PACKET_BYTES, T.uintp(size),
+                T.int32(_MSG_DONTWAIT), line.remote.ctypes.data, T.uint32(line.remote_size),
+            )  # fmt: skip
+            count_sent(line, size if sent > 0 else 0)
+        leave(line.owner[:])
+
+
+@compiled(I64(SHARED, I64, I64), inner=True)
+def _next_due(shared: Any, due_ns: int, now_ns: int) -> int:
+    """When the next tick is due, after one at `now_ns` for that of `due_ns` or for a poke before it."""
+    clock, late_ns = shared.clock, now_ns - due_ns
+    if late_ns >= 0:
+        clock[_LATEST] = max(clock[_LATEST], late_ns)
+        clock[_TICKS] += 1
+    elif -late_ns <= SLOT_NS:
+        return due_ns
+    return int(now_ns // SLOT_NS * SLOT_NS + (SLOT_NS if clock[_LINES] else _IDLE_NS))
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED), nogil=True)
+def run(rows: Any, scratch: Any, shared: Any) -> None:
+    """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at.
+    The tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
+    clock, ready = shared.clock, shared.ready
+    due_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS
+    while clock[_STOP] == 0:
+        _sleep(shared, due_ns)
+        now_ns = _now_ns(shared)
+        before, count, first = clock[_HEAD], _READY, -1
+        while count == _READY:
+            count = _epoll_wait(T.int32(clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
+            for k in range(count):
+                at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
+                number = I64(ready[at]) | I64(ready[at + 1]) << 8
+                if enter(rows[number].owner[:]):
+                    _read(rows, scratch, shared, number, now_ns)
+                    leave(rows[number].owner[:])
+        while first != 0:
+            first = due(rows, scratch, shared, max(first, 0), now_ns)
+            _send(rows, shared)
+        if clock[_HEAD] != before:
+            shared.pair[3] = 1
+            _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
+        due_ns = _next_due(shared, due_ns, now_ns)

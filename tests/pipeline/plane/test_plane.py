@@ -1,0 +1,161 @@
+"""Does the plane let go: of rows, sockets, threads and a process that ends?"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pipeline.plane.address import sockaddr, unpacked
+from pipeline.plane.plane import Plane
+from pipeline.plane.rows import Happened, Kind
+from pipeline.plane.setup import (
+    PayloadFormat,
+    Receiving,
+    Sending,
+    begin_sending,
+    configure,
+    configure_sending,
+    prepare,
+)
+from tests.support.paths import ROOT
+from tests.support.waiting import until
+
+HOST = "127.0.0.1"
+PCMU = PayloadFormat(Kind.PCMU, 8000, 8000)
+
+pytestmark = pytest.mark.virtual_clock(and_real=True)
+"""The plane runs on its thread by the real clock, and on the event loop by the virtual one."""
+
+
+@contextmanager
+def bound() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.setblocking(False)
+        made.bind((HOST, 0))
+        yield made
+
+
+def stream(
+    plane: Plane, own: socket.socket, far: socket.socket, news: Callable[[int, int, int], None]
+) -> int:
+    """A stream that listens and sends silence to `far`."""
+    number = plane.open(own, news)
+    with plane.held(number) as line:
+        prepare(line, number, rate_hz=8000, patience_ms=40)
+        begin_sending(line, own.fileno(), first_due_ns=plane.first_due_ns(number))
+        configure(line, Receiving(formats={0: PCMU}, events_type=-1, events_hz=8000, receives=True))
+        configure_sending(
+            line, Sending(payload_type=0, format=PCMU, events_type=-1, events_hz=8000, sends=True)
+        )
+        packed = sockaddr(far.getsockname())
+        line["remote"][: len(packed)] = list(packed)
+        line["remote_size"], line["listening"] = len(packed), True
+    return number
+
+
+def packet(sequence: int) -> bytes:
+    return (
+        b"\x80\x00"
+        + sequence.to_bytes(2, "big")
+        + (sequence * 160).to_bytes(4, "big")
+        + b"ssrc"
+        + b"\x55" * 160
+    )
+
+
+def quiet(kind: int, one: int, two: int) -> None: ...
+
+
+async def test_what_was_told_of_a_stream_never_reaches_the_next_on_its_row() -> None:
+    plane = Plane(asyncio.get_running_loop(), capacity=1)
+    for turn in range(5):
+        await one_of_many(plane, packets=3 + turn, waits=turn % 2 == 1)
+        await asyncio.sleep(0.3)  # until what was told of the row has been read
+    assert len(plane) == 0
+    plane.close()
+
+
+async def one_of_many(plane: Plane, *, packets: int, waits: bool) -> None:
+    """A stream that hears some packets, and ends with or without having told of them."""
+    told: list[tuple[int, int]] = []
+    with bound() as far, bound() as own:
+        number = stream(plane, own, far, lambda kind, one, two: told.append((kind, one)))
+        for sequence in range(packets):
+            far.sendto(packet(sequence), own.getsockname())
+        await until(lambda: plane.rows[number]["packets"] == packets)
+        if waits:
+            await until(lambda: told and told[-1] == (Happened.HEARD, packets))
+        assert all(one <= packets for _, one in told)
+        plane.shut(number, own)
+
+
+async def test_streams_of_a_plane_that_was_closed_may_be_shut_still() -> None:
+    plane = Plane(asyncio.get_running_loop())
+    with bound() as far, bound() as own:
+        number = stream(plane, own, far, quiet)
+        await until(lambda: plane.rows[number]["packets_sent"] > 3)
+        plane.close()
+        plane.close()
+        sent = int(plane.rows[number]["packets_sent"])
+        await asyncio.sleep(0.1)
+        assert plane.rows[number]["packets_sent"] == sent
+        plane.poke()
+        plane.shut(number, own)
+
+
+async def test_a_stream_that_python_holds_stops_no_other() -> None:
+    plane = Plane(asyncio.get_running_loop())
+    with bound() as far, bound() as one, bound() as other:
+        numbers = [stream(plane, own, far, quiet) for own in (one, other)]
+        await until(lambda: all(plane.rows[number]["packets_sent"] > 3 for number in numbers))
+        with plane.held(numbers[0]) as line:
+            before, going = int(line["packets_sent"]), int(plane.rows[numbers[1]]["packets_sent"])
+            await until(lambda: plane.rows[numbers[1]]["packets_sent"] > going + 5)
+            assert line["packets_sent"] == before
+        await until(lambda: plane.rows[numbers[0]]["packets_sent"] > before + 5)
+        for number, own in zip(numbers, (one, other), strict=True):
+            plane.shut(number, own)
+    plane.close()
+
+
+async def test_two_planes_share_a_process() -> None:
+    loop = asyncio.get_running_loop()
+    planes = [Plane(loop), Plane(loop)]
+    with bound() as one, bound() as other:
+        heard: list[int] = []
+        ends = [
+            stream(planes[0], one, other, quiet),
+            stream(planes[1], other, one, lambda kind, frames, _: heard.append(frames)),
+        ]
+        await until(lambda: heard and heard[-1] > 10)
+        for plane, number, own in zip(planes, ends, (one, other), strict=True):
+            plane.shut(number, own)
+            plane.close()
+
+
+@pytest.mark.parametrize("address", [("203.0.113.7", 40000), ("2001:db8::7", 40000, 0, 3)])
+async def test_addresses_are_those_of_the_socket(address: tuple[str, int]) -> None:
+    assert unpacked(sockaddr(address)) == address
+
+
+def test_a_process_that_forgets_to_close_its_plane_ends() -> None:
+    script = """
+import asyncio
+from pipeline.plane.plane import Plane
+async def main():
+    global plane
+    plane = Plane(asyncio.get_running_loop(), on_thread=True)
+    await asyncio.sleep(0.1)
+asyncio.run(main())
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
