@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from pipeline.leg import LegListener
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.rows import KEYS, Field, Happened, rows, scratch, shared
@@ -63,7 +65,7 @@ class SteppedStream:
     def datagram(self, data: bytes, now: float, *, sender: bytes = _FAR) -> bool:
         """A datagram arrives. Whether it was the far end's."""
         shared = self._shared
-        shared["packet"][: len(data)] = list(data)
+        shared["packet"][: len(data)] = np.frombuffer(data, np.uint8)
         shared["sender"][: len(sender)] = list(sender)
         self._clock[Field.SIZE], self._clock[Field.SENDER_LENGTH] = len(data), len(sender)
         taken = take(self._rows, self._scratch, shared, 0, round(now * _NS))
