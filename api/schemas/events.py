@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from api.schemas.base import CallStatus, Silence, TranscriptLine, Turn
+from api.schemas.base import CallStatus, Silence, SipReport, TranscriptLine, Turn
 
 
 class EventData(BaseModel):
@@ -40,9 +40,11 @@ class QueuedData(EventData):
 
 
 class RingingData(EventData):
-    """The telephone rings; `direction` only of an inbound call."""
+    """The telephone rings; `direction` and what follows it only of an inbound call."""
 
     direction: Literal["inbound"] | None = None
+    calledNumber: str | None = None
+    sip: SipReport | None = None
 
 
 class EndedData(EventData):
@@ -59,6 +61,7 @@ class EndedData(EventData):
     ringingAt: str | None
     answeredAt: str | None
     endedAt: str | None
+    sip: SipReport = Field(default_factory=SipReport)
 
 
 class TransferredData(EventData):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.schemas import base, calls, data, managed, speech
+from api.schemas import base, calls, data, managed, speech, traces
 from api.schemas.events import DATA, ENVELOPES
 
 _AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -79,6 +79,16 @@ _ATTEMPT: Final = {
     "hangupCause": "agent_hangup",
     "sipStatus": 200,
 }
+_SIP: Final = {
+    "headers": {"X-Account": "A-17"},
+    "displayName": "",
+    "asserted": False,
+    "withheld": False,
+    "verstat": "",
+    "diversions": [],
+    "userToUser": "",
+    "reasons": [{"protocol": "Q.850", "cause": 16, "text": "Normal call clearing"}],
+}
 _REPORT: Final = {
     **_SUMMARY,
     "promptVariables": _NAMES,
@@ -90,6 +100,7 @@ _REPORT: Final = {
     "nextAttemptAt": None,
     "recordingUrl": f"https://calls.example.com/api/v1/calls/{_CALL}/recording",
     "analysis": _ANALYSIS,
+    "sip": _SIP,
 }
 _BATCH_DATA: Final = {
     "policy": {"mode": "DEDUPE", "spacingMinutes": 10},
@@ -186,7 +197,14 @@ _DELIVERY_ATTEMPT: Final = {
 }
 _MANAGED: Final = {"companyId": "clinic", "managedBy": "api"}
 _COMPANY_VIEW: Final = {**_COMPANY, "id": "clinic", "managedBy": "api"}
-_TRUNK_VIEW: Final = {**_TRUNK, **_MANAGED, "id": "carrier", "registered": True}
+_SERVER: Final = {
+    "address": "198.51.100.7:5061",
+    "transport": "tls",
+    "health": "up",
+    "status": 200,
+    "rttMs": 24.5,
+}
+_TRUNK_VIEW: Final = {**_TRUNK, **_MANAGED, "id": "carrier", "registered": True, "servers": [_SERVER]}
 _TALKER_VIEW: Final = {**_TALKER, **_MANAGED, "id": _AGENT, "missing": None}
 _NEVER: Final = {"phoneNumber": _NUMBER, "reason": "Asked not to be called", "createdAt": _AT}
 
@@ -260,7 +278,51 @@ _DONE: Final = {
     "subject": _CALL,
 }
 
+_TRACE: Final = {
+    "callTaskId": _CALL,
+    "legs": [
+        {
+            "sipCallId": "7c1e0b9a5d3f4e21",
+            "direction": "outbound",
+            "trunkId": "carrier",
+            "remoteNumber": _NUMBER,
+            "leftOut": 0,
+            "media": [
+                {
+                    "at": _LATER,
+                    "packetsSent": 3610,
+                    "packetsReceived": 3604,
+                    "lost": 2,
+                    "late": 0,
+                    "concealed": 2,
+                    "jitterMs": 1.4,
+                    "remoteLost": 0,
+                    "remoteFractionLost": 0.0,
+                    "remoteJitterMs": 0.8,
+                    "rttMs": 31.2,
+                }
+            ],
+        }
+    ],
+    "messages": [
+        {
+            "at": _AT,
+            "ms": 0.0,
+            "leg": 0,
+            "sent": True,
+            "transport": "udp",
+            "local": "192.0.2.10:5060",
+            "remote": "198.51.100.7:5060",
+            "summary": "INVITE",
+            "cseq": "1 INVITE",
+            "repetition": False,
+            "text": f"INVITE sip:{_NUMBER}@sip.carrier.example SIP/2.0\r\nCSeq: 1 INVITE\r\n\r\n",
+        }
+    ],
+}
+
 EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
+    traces.CallTrace: _TRACE,
     calls.OutboundRequest: {"agentId": _AGENT, "phoneNumber": _NUMBER, "promptVariables": _NAMES},
     calls.OutboundResponse: {
         "success": True,

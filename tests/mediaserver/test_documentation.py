@@ -32,7 +32,7 @@ def blocks() -> Iterator[Any]:
     """Every agent that a page shows, or a part of one."""
     for page in PAGES:
         for place, block in enumerate(page.read_text(encoding="utf-8").split("```toml\n")[1:]):
-            shown = tomllib.loads(block.split("```")[0])["agent"]
+            shown = tomllib.loads(block.split("```")[0]).get("agent", [])
             for agent in shown if isinstance(shown, list) else [shown]:
                 yield pytest.param(agent, id=f"{page.stem}-{place}")
 
