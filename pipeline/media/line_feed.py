@@ -19,6 +19,7 @@ class LineFeed:
     def __init__(self, line: Outgoing) -> None:
         self._line = line
         self._ahead = 0
+        line.departed()  # what left before is another source's
 
     @property
     def said_at(self) -> float:

@@ -150,7 +150,10 @@ def audio(line: Any, scratch: Any, samples: Any, timestamp: int, at_ns: int) -> 
 
 @compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
 def comfort_noise(line: Any, scratch: Any, timestamp: int, at_ns: int) -> None:
-    """A packet that says "silence" (RFC 3389): one frame of it. The next timestamp says how long it was."""
+    """A packet that says "silence" (RFC 3389): one frame of it. The next timestamp says how long it was.
+    Before any audio there is no clock yet, and nothing to fill up."""
+    if line.media_clock_hz == 0:
+        return
     place(line, scratch, timestamp, line.media_clock_hz * FRAME_MS // 1000, at_ns)
     scratch.resampled[: line.samples] = 0
     fill(line, scratch, scratch.resampled[: line.samples], at_ns, 0)

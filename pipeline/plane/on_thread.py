@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy.typing as npt
 
+from pipeline.plane.atomic import AT_WORK, FREE
 from pipeline.plane.rows import Field, scratch
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -97,7 +98,23 @@ class OnThread:
             _raise_priority()
         except OSError as error:
             log.info("media plane at ordinary priority", extra={"reason": str(error)})
-        run(*self._memory)
+        while True:
+            try:
+                return run(*self._memory)
+            except (ArithmeticError, LookupError, ValueError) as error:  # what a compiled function may raise
+                broken = self._taken_out()
+                log.error("media plane broke", extra={"streams": broken}, exc_info=error)
+                if not broken:
+                    raise
+
+    def _taken_out(self) -> list[int]:
+        """Closes the streams at whose rows the thread was; the others go on. Returns their numbers."""
+        rows = self._memory[0]
+        broken = [number for number, owner in enumerate(rows["owner"][:, 0]) if owner == AT_WORK]
+        for number in broken:
+            rows[number]["open"] = 0
+            rows[number]["owner"][0] = FREE
+        return broken
 
     def _stop(self) -> None:
         self._clock[Field.STOP] = 1

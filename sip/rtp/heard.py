@@ -41,7 +41,8 @@ class Heard:
     def pass_on(self, frames: int, keys: int, now: float) -> None:
         """Passes on what there is up to frame number `frames` and key number `keys`. Of what a loop that
         stood still has missed, the last second is passed on; the rest is a hole in the positions."""
-        self._told = max(self._told, frames - HEARD + 8)
+        newest = max(frames, int(self._line["frames"]))  # the plane goes on while its events wait
+        self._told = max(self._told, newest - HEARD + 8)
         while self._told < frames:
             if self._told_keys < keys:
                 self._press_before(self._told, keys, now)

@@ -32,11 +32,7 @@ class Pulled:
 
     def left(self, now: float) -> None:
         """Frames in the line's hands have left, the last of them at `now`."""
-        for _ in self._line.departed():
-            if self._added:
-                self._added -= 1
-            else:
-                self._source.sent(now)
+        self._count_departed(now)
         self._pull()
 
     def close(self) -> None:
@@ -45,6 +41,14 @@ class Pulled:
         if self._timer is not None:
             self._timer.cancel()
         self._line.withdraw()
+        self._count_departed(self._line.said_at)
+
+    def _count_departed(self, now: float) -> None:
+        for _ in self._line.departed():
+            if self._added:
+                self._added -= 1
+            else:
+                self._source.sent(now)
 
     def _pull(self) -> None:
         if self._timer is not None:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mediaserver.__main__ import main
 from mediaserver.cli import doctor_trunk
 from mediaserver.cli.doctor_trunk import examine_trunk
 from mediaserver.settings import load
 from sip.endpoint import Endpoint, EndpointSettings
 from tests.support.authority import Authority, serving
+from tests.support.command_line import mediaserver
 from tests.support.hostile.rogue import CLOSED, Rogue, rogue, sdp
 from tests.support.node.node import Site, write_site
 from tests.support.ports import free_port
@@ -151,7 +150,6 @@ async def test_a_person_who_does_not_answer_is_no_fault(status: int, tmp_path: P
 
 def test_the_command_names_the_trunks_that_there_are_not(tmp_path: Path) -> None:
     site = write_site(tmp_path)
-    asked = ["doctor", "--config", str(site.path), "--sip", "nobody's", "--to", NUMBER]
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 2
-    assert "there is no trunk" in result.output
+    result = mediaserver("doctor", "--config", site.path, "--sip", "nobody's", "--to", NUMBER)
+    assert result.returncode == 2
+    assert "there is no trunk" in result.stdout + result.stderr

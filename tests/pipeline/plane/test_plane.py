@@ -6,14 +6,19 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from pipeline.plane.address import sockaddr, unpacked
+from pipeline.plane.atomic import AT_WORK, FREE
 from pipeline.plane.plane import Plane
-from pipeline.plane.rows import Happened, Kind
+from pipeline.plane.rows import EVENTS, Field, Happened, Kind
+from pipeline.plane.run import run as goes_on
 from pipeline.plane.setup import (
     PayloadFormat,
     Receiving,
@@ -137,6 +142,71 @@ async def test_two_planes_share_a_process() -> None:
         for plane, number, own in zip(planes, ends, (one, other), strict=True):
             plane.shut(number, own)
             plane.close()
+
+
+async def test_a_late_loop_is_told_all_that_fitted_and_the_counts_of_the_rest() -> None:
+    plane = Plane(asyncio.get_running_loop())
+    told: list[tuple[int, int]] = []
+    with bound() as far, bound() as own:
+        number = stream(plane, own, far, lambda kind, one, two: told.append((kind, one)))
+        plane.close()
+        told.clear()
+        clock, line = plane.shared["clock"], plane.rows[number]
+        plane.shared["events"][:] = (number, Happened.KEYED, 1, 0)
+        line["frames"], line["presses"], line["keys_sent"] = 70, 0, 9
+        clock[Field.EVENT_HEAD] = int(clock[Field.EVENT_TAIL]) + EVENTS
+        clock[Field.DROPPED] += 3
+        plane._tell()
+        assert told[:EVENTS] == [(Happened.KEYED, 1)] * EVENTS
+        assert {(Happened.HEARD, 70), (Happened.KEYED, 9)} <= set(told[EVENTS:])
+        plane.shut(number, own)
+
+
+async def test_a_listener_that_breaks_costs_no_other_stream_its_events() -> None:
+    plane = Plane(asyncio.get_running_loop())
+    heard: list[int] = []
+
+    def breaks(kind: int, one: int, two: int) -> None:
+        raise IndexError("a listener's own defect")
+
+    with bound() as far, bound() as one, bound() as other:
+        first = stream(plane, one, far, breaks)
+        second = stream(plane, other, far, lambda kind, frames, _: heard.append(frames))
+        for sequence in range(5):
+            for own in (one, other):
+                far.sendto(packet(sequence), own.getsockname())
+        await until(lambda: heard and heard[-1] == 5)
+        plane.shut(first, one)
+        plane.shut(second, other)
+    plane.close()
+
+
+def test_a_stream_that_breaks_the_thread_costs_no_other_its_media(monkeypatch: pytest.MonkeyPatch) -> None:
+    broke = threading.Event()
+
+    def run(rows: Any, scratch: Any, shared: Any) -> None:
+        while not broke.is_set() and not shared["clock"][Field.STOP]:
+            if rows[0]["open"] and rows[0]["owner"][0] == FREE:
+                rows[0]["owner"][0] = AT_WORK
+                broke.set()
+                raise ZeroDivisionError
+            time.sleep(0.001)
+        goes_on(rows, scratch, shared)
+
+    async def both() -> None:
+        plane = Plane(asyncio.get_running_loop(), capacity=2, on_thread=True)
+        with bound() as far, bound() as one, bound() as other:
+            numbers = [stream(plane, own, far, quiet) for own in (one, other)]
+            broken, well = (plane.rows[number] for number in sorted(numbers))
+            await until(lambda: well["packets_sent"] > 3)
+            assert not broken["open"]
+            assert broke.is_set()
+            for number, own in zip(numbers, (one, other), strict=True):
+                plane.shut(number, own)
+        plane.close()
+
+    monkeypatch.setattr("pipeline.plane.on_thread.run", run)
+    asyncio.run(both())
 
 
 @pytest.mark.parametrize("address", [("203.0.113.7", 40000), ("2001:db8::7", 40000, 0, 3)])

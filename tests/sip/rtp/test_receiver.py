@@ -160,7 +160,7 @@ def test_no_datagram_raises(datagrams: list[bytes], kind: int) -> None:
     codec = (PCMU, PCMA, G722, OPUS)[kind]
     target, _ = receiver(plan(codec=codec), rate_hz=codec.rate_hz)
     for i, data in enumerate(datagrams):
-        for start in (b"", b"\x80\x00", b"\x80\x65", b"\x80\x6f", b"\xb1\x09"):
+        for start in (b"", b"\x80\x00", b"\x80\x0d", b"\x80\x65", b"\x80\x6f", b"\xb1\x09"):
             feed(target, start + data, 10 + i * FRAME_S)
         target.due(10 + i * FRAME_S)
 
@@ -354,6 +354,18 @@ def test_comfort_noise_is_silence_until_speech_goes_on() -> None:
     assert recorder.positions[9:12] == [1440, 1600, 60 * 160]
     assert not any(recorder.concealed)
     assert target.line["bad"] == 0
+
+
+@pytest.mark.parametrize("codec", [PCMU, PCMA, G722, OPUS], ids=lambda codec: codec.name)
+def test_comfort_noise_before_any_audio_is_no_harm(codec: Codec) -> None:
+    target, recorder = receiver(plan(codec=codec), rate_hz=codec.rate_hz)
+    for i in range(3):
+        feed(target, RtpPacket(13, 97 + i, 5000 + 160 * i, 7, b"\x40"), 10 + i * FRAME_S)
+    said = payloads(speech_like(codec.rate_hz), codec, codec.rate_hz // 50)
+    kind = plan(codec=codec).send_payload_type
+    talk(target, packets(said, payload_type=kind, ssrc=7, step=codec.clock_rate_hz // 50), 10.06)
+    assert len(recorder.frames) == 50
+    assert recorder.positions[0] == 0
 
 
 def test_the_far_end_may_change_its_codec_from_packet_to_packet() -> None:
