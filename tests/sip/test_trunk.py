@@ -88,6 +88,13 @@ async def test_a_header_that_would_break_the_invite_is_never_sent(headers: dict[
         assert world.ours.stats.transmitted == 0
 
 
+        {"Replaces": "a;to-tag=b;from-tag=c"},
+        {"Refer-To": "<sip:a@h>"},
+        {"Path": "<sip:h;lr>"},
+        {"Content-Encoding": "gzip"},
+        {"Content-Disposition": "session"},
+        {"Event": "presence"},
+        {"X-A": "\ud800"},
 async def test_what_is_dialled_is_what_arrives() -> None:
     async with phones() as world:
         call = await world.trunk.call(
