@@ -21,6 +21,7 @@ from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
 from sip.egress import Egress
 from sip.errors import LocalError
+from sip.message.message import Request
 from sip.message.uri import Uri
 from sip.offered import OfferedCalls
 from sip.rtp.media_stream import MediaStream
@@ -296,10 +297,10 @@ class Endpoint:
         stream.signalled_by = peer.host
         return stream
 
-    def _enlist(self, call: Call, invite: Invite) -> None:
+    def _enlist(self, call: Call, invite: Invite, came: tuple[Request, Hop] | None = None) -> None:
         self._calls[call.id] = call
         self._invites[invite.usage.dialog_set] = invite, call
-        call.trace = self._driver.traces.adopt(call.sip_call_id)
+        call.trace = self._driver.traces.adopt(call.sip_call_id, invite.usage.dialog_set.local_tag, came)
         invite.usage.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
@@ -318,7 +319,7 @@ class Endpoint:
             return
         parties = Parties.of_invite(invite.transaction.request, event.called, trunk.settings)
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
-        self._enlist(call, invite)
+        self._enlist(call, invite, (invite.transaction.request, event.source))
         self._offered.put(call, now)
 
     @property
@@ -382,6 +383,6 @@ class Endpoint:
         if call is not None and isinstance(event, InviteEnded):
             del self._invites[event.dialog_set]
             del self._calls[call.id]
-            self._driver.traces.release(call.sip_call_id, now)
+            self._driver.traces.release(call.sip_call_id, event.dialog_set.local_tag, now)
         if call is not None:
             call.take(event, now)

@@ -12,9 +12,10 @@ _OURS = frozenset(
     {"allow", "call-id", "contact", "content-length", "content-type", "cseq", "from", "max-forwards"}
     | {"min-se", "require", "route", "rseq", "session-expires", "supported", "to", "via"}
     | {"authorization", "proxy-authorization", "record-route", "proxy-require", "rack", "reason"}
-    | {"user-agent"}
+    | {"user-agent", "replaces", "join", "refer-to", "path", "event", "content-encoding"}
+    | {"content-disposition"}
 )
-_LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
@@ -23,5 +24,5 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not TOKEN.fullmatch(name) or name.lower() in _OURS or len(name) == 1:
             raise LocalError(f"header {name!r} cannot be added to a call")
-        if _LINE_BREAKS.search(value):
+        if _UNSENDABLE.search(value):
             raise LocalError(f"header {name!r} has a character that cannot be sent")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
 
-from sip.call import Call
+from sip.call import Call, CallFailed
 from sip.client_tls import ClientTls
 from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
@@ -25,6 +25,7 @@ from sip.message.headers import NameAddr
 from sip.message.uri import Uri
 from sip.registrar import Binding
 from sip.sdp.media_plan import CODECS, Codec
+from sip.states import HangupCause
 from sip.transaction.hop import hop_of
 from sip.trunk_settings import TrunkSettings
 
@@ -133,8 +134,8 @@ class Trunk:
         `number` becomes the user part of the trunk's URI. `headers` are added to the INVITE. `call_id` is the
         call's id in this process, not its SIP Call-ID; a new one is made where none is given. Raises
         `LocalError` for a number, caller or header that cannot be sent, `TrunkUnavailable`,
-        `sip.rtp.ports.NoPortsLeft`, and `CallFailed` when the trunk's name cannot be resolved: nothing has
-        been dialled then."""
+        `sip.rtp.ports.NoPortsLeft`, and `CallFailed` when the trunk's name cannot be resolved, or its
+        telephone is not registered: nothing has been dialled then."""
         if not NUMBER.fullmatch(number):
             raise LocalError("a number has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
         check_headers(headers or {})
@@ -142,7 +143,9 @@ class Trunk:
         settings, hidden = self.invite_settings, self.settings.withhold_number
         targets = tuple(Target.of(replace(each, user=number)) for each in self._targets())
         route = () if self.proxy is None else (self.proxy,)
-        if self.binding is not None and self.binding.expires_at > asyncio.get_running_loop().time():
+        if self.settings.accept_register and not self._bound:
+            raise CallFailed("no telephone is registered", 480, HangupCause.NO_ANSWER)
+        if self.binding is not None:
             targets, route = (Target.of(self.binding.target),), ()
             settings = replace(settings, egress=self.egress.with_host(self.binding.hop.host))
         if ring_timeout_s is not None:
@@ -155,6 +158,11 @@ class Trunk:
             headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)
+
+    @property
+    def _bound(self) -> bool:
+        """Whether a telephone is registered now."""
+        return self.binding is not None and self.binding.expires_at > asyncio.get_running_loop().time()
 
     @property
     def caller(self) -> NameAddr:

@@ -203,7 +203,8 @@ class Administration:
             raise InvalidRequest(f"{key.partition('.')[2]}: {reason}")
 
     def _check_egress(self, trunk: TrunkSettings) -> None:
-        for uri in (trunk.uri, *trunk.backup_uris):
+        proxies = (trunk.outbound_proxy,) if trunk.outbound_proxy else ()
+        for uri in (trunk.uri, *trunk.backup_uris, *proxies):
             host = hop_of(Uri.parse(uri)).host.strip("[]")
             if _is_address(host) and not self._egress.allows(host):
                 raise InvalidRequest("uri: this server does not connect to that address")

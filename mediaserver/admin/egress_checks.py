@@ -33,7 +33,9 @@ _TABLES = {
 
 async def check_trunk(egress: EgressPolicy, trunk: TrunkSettings) -> None:
     """Raises `InvalidRequest` for a trunk with an address that `egress` does not allow."""
-    for key, uris in (("uri", (trunk.uri,)), ("backupUris", trunk.backup_uris)):
+    proxies = (trunk.outbound_proxy,) if trunk.outbound_proxy else ()
+    named = {"uri": (trunk.uri,), "backupUris": trunk.backup_uris, "outboundProxy": proxies}
+    for key, uris in named.items():
         for uri in uris:
             await _check(egress, key, hop_of(Uri.parse(uri)).host)
 

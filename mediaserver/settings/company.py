@@ -128,6 +128,10 @@ class CompanySettings(CompanyTerms):
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
 
 
+SHORTEST_PING_S = 10.0
+"""Whoever manages a trunk chooses its hosts: asked more often than this, these would be flooded."""
+
+
 class TrunkTerms(Table):
     """The settings of a SIP trunk without its id and company: the carrier's address and what is sent to
     it."""
@@ -174,6 +178,8 @@ class TrunkTerms(Table):
     def _credentials(self) -> Self:
         if self.password is not None and not self.username:
             raise ValueError("password: has no use without username")
+        if 0 < self.options_ping_s < SHORTEST_PING_S:
+            raise ValueError(f"options_ping_s: 0, or at least {SHORTEST_PING_S:g}")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
         if self.accept_register and self.password is None:

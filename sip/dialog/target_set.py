@@ -44,8 +44,7 @@ class Target:
 
 class TargetSet:
     """The targets of the call of `usage`, in order (RFC 3261 16.5). `rang`: a server said more than 100, so
-    that the phone may ring. `silent`: one that gave no answer was passed over, which may have got the INVITE
-    all the same."""
+    that the phone may ring."""
 
     def __init__(self, usage: InviteUsage, targets: Sequence[Target]) -> None:
         self._usage = usage
@@ -53,7 +52,7 @@ class TargetSet:
         self._place = 0
         self._redirects = 0
         self.rang = False
-        self.silent = False
+        self._passed_over: list[PassedOver] = []
 
     @property
     def first(self) -> Target:
@@ -62,6 +61,11 @@ class TargetSet:
     @property
     def current(self) -> Target:
         return self._targets[self._place]
+
+    @property
+    def silent(self) -> bool:
+        """Whether a server that was passed over has not refused since: the phone may ring there."""
+        return any(not each.refused for each in self._passed_over)
 
     @property
     def spare(self) -> bool:
@@ -110,8 +114,9 @@ class TargetSet:
 
     def pass_over(self, transaction: ClientTransaction) -> None:
         """Repeats an INVITE no more, because the next target got it."""
-        self.silent = True
-        transaction.stand_down(PassedOver(self._usage, transaction))
+        passed = PassedOver(self._usage, transaction)
+        self._passed_over.append(passed)
+        transaction.stand_down(passed)
 
 
 def _preference(contact: NameAddr) -> float:
@@ -131,6 +136,7 @@ class PassedOver:
         self._authorizer = usage.authorizer
         self._egress = usage.egress
         self._cancelled = False
+        self.refused = False
         self._acks: dict[str, tuple[bytes, Hop]] = {}
 
     def response_received(self, response: Response, now: float) -> None:
@@ -142,6 +148,8 @@ class PassedOver:
                 self._core.clock.at(now + GIVE_UP_S, self._transaction.abandon)
         elif response.status < 300:
             self._decline(response, now)
+        else:
+            self.refused = True
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
         """Does nothing: silence is why the INVITE went elsewhere."""

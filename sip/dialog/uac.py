@@ -238,8 +238,8 @@ class OutgoingInvite(Invite):
             moved = 300 <= response.status < 400 and self._targets.redirect(response)
             if (moved or response.status in ELSEWHERE) and self._next_target(now):
                 return
-        if self._targets.silent and response.status in ELSEWHERE:
-            self.usage.definite = False  # the server that was passed over has said nothing
+        if self._targets.silent:
+            self.usage.definite = False  # the phone may ring at the server that was passed over
         cause = self._given_up or cause_of(response.status)
         retry_after_s = delta_seconds(response.header("Retry-After"))
         by: Side = "local" if self._given_up is not None else "remote"

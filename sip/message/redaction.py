@@ -15,6 +15,8 @@ _MEDIA_KEY = re.compile(rb"(?im)^(a=crypto:[^\r\n]*?inline:|a=ice-pwd:|k=[a-z]+:
 _DTMF_TYPE = re.compile(
     rb"(?im)^(?:Content-Type|c)[ \t]*:[ \t]*application/(?:dtmf|vnd\.\S*dtmf|telephone-event)"
 )
+_INFO = re.compile(rb"(?im)^INFO[ \t]|^CSeq[ \t]*:[ \t]*\d+[ \t]+INFO\b")
+_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 _SIGNAL = re.compile(rb"(?im)^([ \t]*Signal[ \t]*=[ \t]*)[^\r\n]+")
 
 
@@ -22,9 +24,11 @@ def redacted(data: bytes) -> bytes:
     """Returns a SIP message without secrets. Digits that a caller keyed by INFO are always hidden: an agent
     may have masked them. Content-Length stays as it was on the wire."""
     head, separator, body = data.partition(b"\r\n\r\n")
+    head = _FOLD.sub(b" ", head)  # RFC 3261 7.3.1: a header field may go on in the next line
     head = _CREDENTIALS.sub(lambda line: _DIGEST_SECRET.sub(rb'\1\2"***"', line[0]), head)
     head = _URI_PASSWORD.sub(rb"\1:***@", _OTHER_SCHEME.sub(rb"\1\2***", head))
-    if body and _DTMF_TYPE.search(head):
+    digits = _DTMF_TYPE.search(head) or _DTMF_TYPE.search(_FOLD.sub(b" ", body))
+    if body and (digits or _INFO.search(head)):
         hidden = _SIGNAL.sub(rb"\1*", body)
-        body = hidden if hidden != body else HIDDEN
+        body = hidden if hidden != body or not digits else HIDDEN
     return head + separator + _MEDIA_KEY.sub(rb"\1***", body)

@@ -53,17 +53,21 @@ class Router:
         if uri.port is not None or "." not in plain.host:
             return await self._addresses(plain, plain.host)
         found: list[Hop] = []
+        refused: set[str] = set()
         for transport, service in await self._services(uri, plain.host):
             for record in ordered(await self._dns.records(service, "SRV"), self._random):
                 host = str(record.target).rstrip(".")
                 if not host:
-                    continue  # RFC 2782: the service is decidedly not available
+                    refused.add(transport)  # RFC 2782: the service is decidedly not available
+                    continue
                 elastic = plain.elastic and transport == "udp"
                 hop = Hop(transport, host, int(record.port), elastic=elastic)
                 try:
                     found += await self._addresses(hop, plain.host)
                 except OSError:
                     continue
+        if not found and plain.transport in refused:
+            raise OSError("the domain says that it has no such service")
         found = found[:MAX_HOPS] or await self._addresses(plain, plain.host)
         self._names.lead(plain.host, (each.host for each in found))
         return found

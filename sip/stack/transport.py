@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -37,6 +38,10 @@ FIRST_MESSAGE_S = 20.0  # a connection without a valid SIP message by then is cl
 IDLE_S = 3600.0
 SWEEP_S = 5.0
 
+_REFUSES_CERTIFICATE = re.compile(r"ALERT_\w*(CERT|CA$|HANDSHAKE_FAILURE|ACCESS_DENIED|DECRYPT_ERROR)")
+"""OpenSSL's names of the alerts of a peer that does not want our certificate, or misses one. After any other
+error it may have read what was sent."""
+
 Message = Request | Response | MalformedMessage
 Place = tuple[str, str, int, str, ClientTls | None]
 
@@ -53,11 +58,11 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
         self.number = number
-        self.heard_at = self.opened_at = 0.0
+        self.heard_at = 0.0
         self.spoke_sip = dialled
-        self.unread: list[Transmission] = []
+        self.unread: list[Transmission] | None = [] if dialled and transport_name == "tls" else None
         """Sent before anything was heard: over TLS the peer may refuse our certificate only afterwards, and
-        has read nothing then."""
+        has read nothing then. None: it has said something, so it reads."""
         self._owner = owner
         self._name = transport_name
         self._parser = StreamParser()
@@ -68,13 +73,13 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         host, port = transport.get_extra_info("peername")[:2]
         self.source = Hop(self._name, canonical(host), port, self.number)
-        self.heard_at = self.opened_at = self._owner.loop.time()
+        self.heard_at = self._owner.loop.time()
         if not self._owner.connection_opened(self):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self.opened_at = self._owner.loop.time()
-        self.unread.clear()
+        self.heard_at = self._owner.loop.time()
+        self.unread = None
         for found in self._parser.receive(data):
             if isinstance(found, KeepAlive):
                 self.write(PONG)
@@ -87,7 +92,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._owner.connection_closed(self)
-        if isinstance(exc, ssl.SSLError):
+        if isinstance(exc, ssl.SSLError) and _REFUSES_CERTIFICATE.search(exc.reason or ""):
             self._owner.turned_away(self)
 
     def write(self, data: bytes) -> bool:
@@ -246,7 +251,7 @@ class Transport:
             return
         elif not connection.write(transmission.data):
             self._fail(transmission)
-        elif connection.heard_at == connection.opened_at and len(connection.unread) < MAX_WAITING:
+        elif connection.unread is not None and len(connection.unread) < MAX_WAITING:
             connection.unread.append(transmission)
 
     def _family(self) -> int | None:
@@ -376,7 +381,7 @@ class Transport:
 
     def turned_away(self, connection: _Connection) -> None:
         """Reports the messages of a connection whose TLS the peer has refused: none was read."""
-        for transmission in connection.unread:
+        for transmission in connection.unread or ():
             self._fail(transmission)
 
     def _sweep_idle(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import ssl
@@ -17,9 +18,11 @@ from mediaserver.settings import load
 from sip.client_tls import ClientTlsSettings
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
+from sip.message.message import Request, parse, response_to
 from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.authority import Authority, serving
+from tests.support.hostile.rogue import rogue
 from tests.support.node.node import running, write_site
 from tests.support.sip.name_server import name_server
 
@@ -75,9 +78,9 @@ def refusing(context: ssl.SSLContext) -> Iterator[int]:
 
 
 @asynccontextmanager
-async def phone() -> AsyncIterator[Endpoint]:
+async def phone(udp: str | None = None) -> AsyncIterator[Endpoint]:
     async with name_server(ZONE) as names:
-        settings = EndpointSettings(tcp="127.0.0.1:0", rtp_ports=(24300, 24399), dns=names.address)
+        settings = EndpointSettings(udp=udp, tcp="127.0.0.1:0", rtp_ports=(24300, 24399), dns=names.address)
         async with Endpoint(settings) as made:
             yield made
 
@@ -127,6 +130,70 @@ async def test_a_carrier_that_asks_is_shown_the_trunk_s_certificate(tmp_path: Pa
             wrong = {"certificate": theirs.certificate, "key": theirs.key}
             assert await ended(caller, "stranger", uri, ca=authority.ca, **wrong) is UNREACHABLE
             assert await ended(caller, "nobody", uri, ca=authority.ca) is UNREACHABLE
+
+
+@contextmanager
+def breaking(context: ssl.SSLContext, *, answers: int) -> Iterator[tuple[int, list[bytes]]]:
+    """A server that refuses the first `answers` INVITEs with 486, reads one more, and breaks TLS off there.
+    Its port, and what it has read."""
+    read: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            plain, _ = listener.accept()
+            with context.wrap_socket(plain, server_side=True) as secured:
+                invites = 0
+                while invites <= answers:
+                    data = secured.recv(65536)
+                    if not data:
+                        return
+                    read.append(data)
+                    if data.startswith(b"INVITE "):
+                        invites += 1
+                        request = parse(data)
+                        if invites <= answers and isinstance(request, Request):
+                            secured.sendall(response_to(request, 486, to_tag="b").to_bytes())
+                with socket.socket(fileno=os.dup(secured.fileno())) as beneath:
+                    beneath.sendall(b"no record of TLS" * 4)
+                closing.wait(PATIENCE_S)
+
+        closing = threading.Event()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], read
+        finally:
+            closing.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+async def test_an_invite_that_was_read_before_tls_broke_goes_to_no_other_server(
+    tmp_path: Path, answers: int
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    context = serving(authority.issue("carrier.test"))
+    with breaking(context, answers=answers) as (port, read):
+        async with phone(udp="127.0.0.1:0") as caller, rogue() as spare:
+            spare.say(486)
+            line = TrunkSettings(
+                id="out",
+                uri=f"sip:carrier.test:{port};transport=tls",
+                backup_uris=(spare.uri,),
+                failover_s=30.0,
+                tls=ClientTlsSettings(ca=authority.ca),
+            )
+            trunk = caller.add_trunk(line)
+            for _ in range(answers):
+                call = await trunk.call("100")
+                assert await asyncio.wait_for(call.ended(), PATIENCE_S) is BUSY
+            connections = caller._driver.transport._connections
+            last = await trunk.call("100")
+            while sum(each.startswith(b"INVITE ") for each in read) <= answers or connections:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)
+            assert spare.asked("INVITE") == []
+            assert last.cause is None
 
 
 async def test_a_trunk_may_insist_on_a_version(tmp_path: Path) -> None:

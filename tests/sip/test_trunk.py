@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
+from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
+from sip.message.uri import Uri
+from sip.registrar import Binding
+from sip.states import HangupCause
+from sip.transaction.hop import Hop
 from sip.trunk import Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
+from tests.support.hostile.rogue import rogue
 from tests.support.sip.sip_phones import phones
 
 
@@ -79,6 +88,13 @@ async def test_a_number_that_is_none_is_never_sent(number: str) -> None:
         {"call-id": "x"},
         {"v": "compact Via"},
         {"Content-Length": "0"},
+        {"Replaces": "a;to-tag=b;from-tag=c"},
+        {"Refer-To": "<sip:a@h>"},
+        {"Path": "<sip:h;lr>"},
+        {"Content-Encoding": "gzip"},
+        {"Content-Disposition": "session"},
+        {"Event": "presence"},
+        {"X-A": "\ud800"},
     ],
 )
 async def test_a_header_that_would_break_the_invite_is_never_sent(headers: dict[str, str]) -> None:
@@ -118,3 +134,22 @@ async def test_no_call_leaves_a_full_draining_or_closed_endpoint() -> None:
         world.ours.drain()
         with pytest.raises(TrunkUnavailable):
             await world.trunk.call("4")
+
+
+async def test_a_trunk_of_a_telephone_calls_it_while_it_is_registered_and_nobody_else() -> None:
+    async with phones() as world, rogue() as desk:
+        desk.say(486)
+        account = {"username": "desk", "password": "secret", "accept_register": True}
+        line = world.ours.add_trunk(replace(world.trunk.settings, id="desk", **account))  # type: ignore[arg-type]
+        now = asyncio.get_running_loop().time()
+        hop = Hop("udp", "127.0.0.1", desk.sip.port)
+        for binding in (None, Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now - 1)):
+            line.binding = binding
+            with pytest.raises(CallFailed) as failed:
+                await line.call("1")
+            assert (failed.value.code, failed.value.cause) == (480, HangupCause.NO_ANSWER)
+        assert world.ours.stats.transmitted == 0
+        line.binding = Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now + 60)
+        call = await line.call("1")
+        assert await asyncio.wait_for(call.ended(), 10) is HangupCause.BUSY
+        assert [each.uri.user for each in desk.asked("INVITE")] == ["desk"]

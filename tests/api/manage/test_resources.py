@@ -157,6 +157,16 @@ async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> 
         ("/trunks", trunk_to(5060, accepts="\\d*\\d*\\d*\\d*\\d*x"), "accepts: at most"),
         ("/trunks", trunk_to(5060, accepts="("), "accepts: not a regular expression"),
         ("/trunks", {"uri": "sip:10.0.0.7"}, "uri: this server does not connect to that address"),
+        (
+            "/trunks",
+            {"uri": "sip:carrier.example", "outboundProxy": "sip:10.0.0.7;lr"},
+            "outboundProxy: this server does not connect to that address",
+        ),
+        (
+            "/trunks",
+            {"uri": "sip:carrier.example", "optionsPingS": 0.001},
+            "options_ping_s: 0, or at least 10",
+        ),
         ("/trunks", {"uri": "sip:0"}, "uri: this server does not connect to that address"),
         ("/trunks", {"uri": "sip:167772161"}, "uri: this server does not connect to that address"),
         ("/trunks", {"uri": "sip:carrier.example;maddr=10.1"}, "uri: this server does not connect"),

@@ -11,6 +11,7 @@ import pytest
 from pipeline.net.egress import EgressPolicy
 from sip.dialog.events import InviteEnded
 from sip.dialog.uac import OutgoingInvite
+from sip.dialog.uas import IncomingInvite
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.body import SDP
 from sip.message.message import Request, parse, response_to
@@ -127,13 +128,25 @@ def test_a_server_that_answers_after_it_was_passed_over_is_told_to_stop(late: in
     assert (alice.stack.transactions, alice.stack.dialogs, len(alice.stack.clock)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("status", "definite"), [(503, False), (486, True)])
-def test_after_silence_only_the_callee_s_own_refusal_is_definite(status: int, definite: bool) -> None:
+@pytest.mark.parametrize("status", [302, 480, 486, 487, 503, 603])
+def test_after_silence_no_refusal_of_another_server_is_definite(status: int) -> None:
     """The silent server may ring all the same: the dispatcher must not dial again."""
     world, alice, carol, _, _ = by_hand()
     carol.on_invite = lambda invite, now: invite.reject(status, now)
     world.run(6)
-    assert (alice.end.status, alice.end.definite) == (status, definite)
+    assert (alice.end.status, alice.end.definite) == (status, False)
+
+
+@pytest.mark.parametrize(("late", "definite"), [(180, False), (200, False), (487, True)])
+def test_a_refusal_is_definite_once_the_silent_server_has_refused_too(late: int, definite: bool) -> None:
+    world, alice, carol, _, request = by_hand()
+    rung: list[IncomingInvite] = []
+    carol.on_invite = lambda invite, now: rung.append(invite)
+    world.run(6)
+    world.send(says(request, late), alice, source=REMOTE)
+    rung[0].reject(486, world.now)
+    world.run(1)
+    assert (alice.end.status, alice.end.definite) == (486, definite)
 
 
 def test_icmp_counts_once_every_transmission_came_back() -> None:

@@ -21,6 +21,11 @@ HEAD = "INVITE sip:1@h SIP/2.0\r\nVia: SIP/2.0/UDP h;branch=z9hG4bK1\r\n"
             'proxy-authorization : Digest response="***",qop=auth',
         ),
         ("Authorization: Basic dTpw", "Authorization: Basic ***"),
+        (
+            'Authorization: Digest username="u",\r\n response="abc",\r\n\tcnonce="c"',
+            'Authorization: Digest username="u", response="***", cnonce="***"',
+        ),
+        ("Proxy-Authorization:\r\n Basic\r\n dTpw", "Proxy-Authorization: Basic ***"),
         ("Contact: <sip:user:secret@h:5060>", "Contact: <sip:user:***@h:5060>"),
         ("Contact: <sip:user@h:5060;transport=udp>", "Contact: <sip:user@h:5060;transport=udp>"),
         ('WWW-Authenticate: Digest realm="r", nonce="n"', 'WWW-Authenticate: Digest realm="r", nonce="n"'),
@@ -53,8 +58,15 @@ def test_session_descriptions(line: str, shown: str) -> None:
     [
         ("application/dtmf-relay", "Signal=5\r\nDuration=160\r\n", "Signal=*\r\nDuration=160\r\n"),
         ("application/dtmf", "7", "***"),
+        ("text/plain", "Signal=5\r\n", "Signal=*\r\n"),
+        (
+            "multipart/mixed;\r\n boundary=b",
+            "--b\r\nContent-Type: application/dtmf-relay\r\n\r\nSignal= 5\r\nDuration=160\r\n--b--\r\n",
+            "--b\r\nContent-Type: application/dtmf-relay\r\n\r\nSignal= *\r\nDuration=160\r\n--b--\r\n",
+        ),
+        ("multipart/mixed", "--b\r\nContent-Type: application/dtmf\r\n\r\n7\r\n--b--\r\n", "***"),
     ],
 )
 def test_digits_by_info(kind: str, body: str, shown: str) -> None:
     head = f"INFO sip:1@h SIP/2.0\r\nContent-Type: {kind}\r\n\r\n"
-    assert redacted(f"{head}{body}".encode()) == f"{head}{shown}".encode()
+    assert redacted(f"{head}{body}".encode()) == f"{head}{shown}".replace(";\r\n ", "; ").encode()

@@ -114,6 +114,17 @@ async def test_without_naptr_the_transports_are_asked_for_by_srv() -> None:
     assert await led(zone, "sip:1@pbx.test") == ["tcp 192.0.2.1 5070"]
 
 
+@pytest.mark.parametrize("uri", ["sip:1@pbx.test", "sip:1@pbx.test;transport=udp"])
+async def test_a_domain_that_offers_no_sip_is_not_called_at_its_address(uri: str) -> None:
+    zone: Zone = {
+        ("_sip._udp.pbx.test", "SRV"): (60, ["0 0 0 ."]),
+        ("pbx.test", "A"): (60, ["192.0.2.1"]),
+    }
+    with pytest.raises(OSError, match="no such service"):
+        await led(zone, uri)
+    assert await led(zone, "sip:1@pbx.test;transport=tcp") == ["tcp 192.0.2.1 5060"]
+
+
 async def test_weights_share_the_calls_within_a_priority() -> None:
     records = ["1 70 5060 a.test.", "1 20 5060 b.test.", "1 10 5060 c.test.", "2 99 5060 d.test."]
     zone: Zone = {
