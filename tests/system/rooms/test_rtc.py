@@ -228,7 +228,9 @@ async def test_a_client_that_is_told_to_leave_closes_its_connections_itself(web:
     ticket = invite(server)
     async with sdk_client(url=url(client), token=ticket.token, single=single) as sdk:
         await sdk.event("listened to")
-        (leg,) = server.room_registry._rooms[ticket.room_name].participant_legs.values()
+        opened = server.room_registry._rooms[ticket.room_name]
+        await until(lambda: opened.call is not None)
+        (leg,) = opened.participant_legs.values()
         await server.room_registry.hang_up([ticket.room_name])
         assert (await sdk.event("disconnected"))["reason"] == models.ROOM_CLOSED
         await until(lambda: all(peer.state.over for peer in leg.peers))
