@@ -296,6 +296,30 @@ async def test_the_log_tells_who_did_what(tmp_path: Path, database: str) -> None
         assert (await ask(node, "GET", "/audit", key=OTHER_ADMIN_KEY))[1]["entries"] == []
 
 
+async def test_the_log_tells_who_heard_and_read_a_call(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (site, node):
+        call_id = await answered(node, NUMBER)
+        await node.server.store.db.write(lambda tx: tx.run("DELETE FROM call_traces"))
+    site.add("[server]", 'recordings_key = "a-key-of-24-characters-or-more"')
+    folder = site.data_dir / "recordings"
+    async with running(site) as node:
+        async with asyncio.timeout(20):
+            while await asyncio.to_thread(lambda: [path.suffix for path in folder.iterdir()]) != [".enc"]:
+                await asyncio.sleep(0.02)
+        placed = await place_call(node.client)
+        for path in (f"{call_id}/recording", f"{call_id}/trace", f"{call_id}.pcap", call_id, placed):
+            async with node.client.get(f"{API}/calls/{path}", headers=bearer(ADMIN_KEY)) as answer:
+                assert answer.status == 200, path
+                await answer.read()
+        _, log = await ask(node, "GET", "/audit")
+    assert [(each["operation"], each["subject"]) for each in reversed(log["entries"])] == [
+        ("getRecording", call_id),
+        ("getTrace", call_id),
+        ("getPcap", call_id),
+        ("getCall", call_id),
+    ], "a call without a transcript is looked at, not read"
+
+
 @pytest.mark.parametrize("body", [{}, {"phoneNumber": NUMBER, "callTaskId": "x"}, {"phoneNumber": "no"}])
 async def test_an_erasure_says_what_of(tmp_path: Path, body: dict[str, str]) -> None:
     async with node_at(tmp_path, "") as (_, node):
