@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mediaserver.queue.erasure import remove_file
 from mediaserver.queue.records import CallStatus, NewInboundCall, Outcome
 from tests.support.http.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
 from tests.support.http.webhooks import receiver
@@ -177,6 +178,37 @@ async def test_a_call_that_goes_on_is_erased_when_it_is_over(tmp_path: Path, dat
         # What a node still had to tell of the call is not told any more.
         await store.event(call.call_id, "turn.completed", {"userText": SAID}, event_id="evt_late")
         assert await store.events_of([call.call_id]) == []
+
+
+async def test_a_hold_stops_an_erasure_that_waits(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        store = node.server.store
+        call = NewInboundCall(
+            company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
+            called_number="+14155550101", webhook_id="wh-1",
+        )  # fmt: skip
+        claim = await store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
+        _, erasure = await ask(node, "POST", "/erasures", {"callTaskId": call.call_id})
+        _, hold = await ask(node, "POST", "/holds", {"callTaskId": call.call_id, "reason": "Case 17"})
+        await store.finish(claim, Outcome(status=CallStatus.COMPLETED, cause="remote_hangup"))
+        assert await store.erase_ended() == 0
+        _, waits = await ask(node, "GET", f"/erasures/{erasure['id']}")
+        assert (waits["openCalls"], waits["completedAt"]) == (1, None)
+        assert (await ask(node, "GET", f"/calls/{call.call_id}"))[1]["phoneNumber"] == NUMBER
+        assert (await ask(node, "DELETE", f"/holds/{hold['id']}"))[0] == 200
+        await ask(node, "POST", "/erasures", {"phoneNumber": OTHER})  # the next sweep is now
+        await completed(node, erasure["id"])
+
+
+async def test_a_hold_keeps_a_recording_that_waits_for_its_removal(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        store = node.server.store
+        call_id = await answered(node, NUMBER)
+        _, hold = await ask(node, "POST", "/holds", {"callTaskId": call_id, "reason": "Case 17"})
+        await store.db.write(lambda tx: remove_file(tx, call_id, reason="retention"))
+        assert await store.removals() == []
+        assert (await ask(node, "DELETE", f"/holds/{hold['id']}"))[0] == 200
+        assert [each.call_id for each in await store.removals()] == [call_id]
 
 
 async def test_a_node_that_was_away_removes_its_recordings_when_it_is_back(tmp_path: Path) -> None:
