@@ -211,6 +211,16 @@ async def test_a_hold_keeps_a_recording_that_waits_for_its_removal(tmp_path: Pat
         assert [each.call_id for each in await store.removals()] == [call_id]
 
 
+async def test_a_caller_cannot_come_under_a_hold_by_wildcards(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        await ask(node, "POST", "/holds", {"phoneNumber": NUMBER, "reason": "Case 17"})
+        for chosen in ("%", "+141555501__", "\\"):
+            call_id = await answered(node, NUMBER, spelt=chosen)
+            assert (await ask(node, "POST", "/erasures", {"callTaskId": call_id}))[0] == 201, chosen
+        held = await answered(node, NUMBER)
+        assert (await ask(node, "POST", "/erasures", {"callTaskId": held}))[0] == 409
+
+
 async def test_a_node_that_was_away_removes_its_recordings_when_it_is_back(tmp_path: Path) -> None:
     with database_on("postgresql") as database:
         (tmp_path / "a").mkdir()
