@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
+from api.http.audit import NOTED
 from api.http.auth import SERVER
 from api.http.headers import X_REQUEST_ID
 from mediaserver.errors import NotFound, Unavailable
@@ -78,6 +79,7 @@ async def _passed_on(request: web.Request, answer: aiohttp.ClientResponse) -> we
     response = web.StreamResponse(
         status=answer.status, headers={**told, "Cache-Control": "private, no-store"}
     )
+    request[NOTED] = True  # by the node that answered
     await response.prepare(request)
     try:
         async for piece in answer.content.iter_chunked(_PIECE):

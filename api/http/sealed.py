@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from api.http.audit import note_before
 from mediaserver.errors import LocalError, NotConfigured
 from mediaserver.sealed_files import SealedFiles
 
@@ -36,6 +37,7 @@ async def send_sealed(
     response.content_length = end - start
     if status == 206:
         response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    await note_before(request, response)
     await response.prepare(request)
     while piece and request.method != "HEAD":
         await response.write(piece)

@@ -33,9 +33,9 @@ INSERT INTO erasures (id, company_id, fingerprint, key_id, created_at_ms)
 VALUES (:id, :company_id, :fingerprint, :key_id, {now})
 """
 
-_WAITING = """
+_WAITING = f"""
 SELECT DISTINCT c.id, c.position, c.company_id FROM erased_calls e JOIN calls c ON c.id = e.call_id
-WHERE e.erased_at_ms = 0 AND c.stage = 'FINISHED' ORDER BY c.position LIMIT :limit
+WHERE e.erased_at_ms = 0 AND c.stage = 'FINISHED' AND NOT {HELD} ORDER BY c.position LIMIT :limit
 """
 
 # Whoever still held the call as UNKNOWN holds it no more, and writes nothing to it.

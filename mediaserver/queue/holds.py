@@ -12,7 +12,8 @@ from mediaserver.errors import LocalError
 HELD = """
 EXISTS (
     SELECT 1 FROM holds h WHERE h.company_id = c.company_id
-    AND (h.call_id = c.id OR (c.phone_number <> '' AND h.spellings LIKE '%|' || c.phone_number || '|%'))
+    AND (h.call_id = c.id OR (c.phone_number <> ''
+        AND replace(h.spellings, '|' || c.phone_number || '|', '') <> h.spellings))
 )
 """
 """Whether the call `c` is under a hold."""

@@ -50,8 +50,9 @@ UPDATE calls SET transcript = '[]', turns = '[]', analysis = '{}', variables = '
 WHERE id = :id
 """
 
-_REMOVALS = """
-SELECT call_id, node_url FROM file_removals WHERE removed_at_ms = 0 ORDER BY created_at_ms LIMIT :limit
+_REMOVALS = f"""
+SELECT r.call_id, r.node_url FROM file_removals r JOIN calls c ON c.id = r.call_id
+WHERE r.removed_at_ms = 0 AND NOT {HELD} ORDER BY r.created_at_ms LIMIT :limit
 """
 
 _REMOVED = """

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mediaserver.queue.erasure import remove_file
 from mediaserver.queue.records import CallStatus, NewInboundCall, Outcome
 from tests.support.http.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
 from tests.support.http.webhooks import receiver
@@ -179,6 +180,47 @@ async def test_a_call_that_goes_on_is_erased_when_it_is_over(tmp_path: Path, dat
         assert await store.events_of([call.call_id]) == []
 
 
+async def test_a_hold_stops_an_erasure_that_waits(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        store = node.server.store
+        call = NewInboundCall(
+            company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
+            called_number="+14155550101", webhook_id="wh-1",
+        )  # fmt: skip
+        claim = await store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
+        _, erasure = await ask(node, "POST", "/erasures", {"callTaskId": call.call_id})
+        _, hold = await ask(node, "POST", "/holds", {"callTaskId": call.call_id, "reason": "Case 17"})
+        await store.finish(claim, Outcome(status=CallStatus.COMPLETED, cause="remote_hangup"))
+        assert await store.erase_ended() == 0
+        _, waits = await ask(node, "GET", f"/erasures/{erasure['id']}")
+        assert (waits["openCalls"], waits["completedAt"]) == (1, None)
+        assert (await ask(node, "GET", f"/calls/{call.call_id}"))[1]["phoneNumber"] == NUMBER
+        assert (await ask(node, "DELETE", f"/holds/{hold['id']}"))[0] == 200
+        await ask(node, "POST", "/erasures", {"phoneNumber": OTHER})  # the next sweep is now
+        await completed(node, erasure["id"])
+
+
+async def test_a_hold_keeps_a_recording_that_waits_for_its_removal(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        store = node.server.store
+        call_id = await answered(node, NUMBER)
+        _, hold = await ask(node, "POST", "/holds", {"callTaskId": call_id, "reason": "Case 17"})
+        await store.db.write(lambda tx: remove_file(tx, call_id, reason="retention"))
+        assert await store.removals() == []
+        assert (await ask(node, "DELETE", f"/holds/{hold['id']}"))[0] == 200
+        assert [each.call_id for each in await store.removals()] == [call_id]
+
+
+async def test_a_caller_cannot_come_under_a_hold_by_wildcards(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (_, node):
+        await ask(node, "POST", "/holds", {"phoneNumber": NUMBER, "reason": "Case 17"})
+        for chosen in ("%", "+141555501__", "\\"):
+            call_id = await answered(node, NUMBER, spelt=chosen)
+            assert (await ask(node, "POST", "/erasures", {"callTaskId": call_id}))[0] == 201, chosen
+        held = await answered(node, NUMBER)
+        assert (await ask(node, "POST", "/erasures", {"callTaskId": held}))[0] == 409
+
+
 async def test_a_node_that_was_away_removes_its_recordings_when_it_is_back(tmp_path: Path) -> None:
     with database_on("postgresql") as database:
         (tmp_path / "a").mkdir()
@@ -294,6 +336,30 @@ async def test_the_log_tells_who_did_what(tmp_path: Path, database: str) -> None
         assert [each["operation"] for each in one["entries"]] == ["getRecording"]
         assert (await ask(node, "GET", "/audit", key=KEY))[0] == 403
         assert (await ask(node, "GET", "/audit", key=OTHER_ADMIN_KEY))[1]["entries"] == []
+
+
+async def test_the_log_tells_who_heard_and_read_a_call(tmp_path: Path, database: str) -> None:
+    async with node_at(tmp_path, database) as (site, node):
+        call_id = await answered(node, NUMBER)
+        await node.server.store.db.write(lambda tx: tx.run("DELETE FROM call_traces"))
+    site.add("[server]", 'recordings_key = "a-key-of-24-characters-or-more"')
+    folder = site.data_dir / "recordings"
+    async with running(site) as node:
+        async with asyncio.timeout(20):
+            while await asyncio.to_thread(lambda: [path.suffix for path in folder.iterdir()]) != [".enc"]:
+                await asyncio.sleep(0.02)
+        placed = await place_call(node.client)
+        for path in (f"{call_id}/recording", f"{call_id}/trace", f"{call_id}.pcap", call_id, placed):
+            async with node.client.get(f"{API}/calls/{path}", headers=bearer(ADMIN_KEY)) as answer:
+                assert answer.status == 200, path
+                await answer.read()
+        _, log = await ask(node, "GET", "/audit")
+    assert [(each["operation"], each["subject"]) for each in reversed(log["entries"])] == [
+        ("getRecording", call_id),
+        ("getTrace", call_id),
+        ("getPcap", call_id),
+        ("getCall", call_id),
+    ], "a call without a transcript is looked at, not read"
 
 
 @pytest.mark.parametrize("body", [{}, {"phoneNumber": NUMBER, "callTaskId": "x"}, {"phoneNumber": "no"}])
