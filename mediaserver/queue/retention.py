@@ -16,8 +16,6 @@ from mediaserver.queue.holds import HELD
 
 AT_ONCE = 200
 DAY_MS = 24 * 3600 * 1000
-ABANDONED_MS = 30 * DAY_MS
-"""After so long a recording that no node has is not looked for any more."""
 
 
 class Kept(StrEnum):
