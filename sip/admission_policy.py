@@ -54,7 +54,7 @@ class AdmissionPolicy:
         self._verifier = Verifier(realm)
         self._networks: list[tuple[Network, Trunk]] = []
         self._registering: list[Trunk] = []
-        self._accepting = False
+        self._accepting: list[Trunk] = []
         self._passwords: dict[str, tuple[str, Trunk]] = {}
 
     def trunks_changed(self) -> None:
@@ -69,7 +69,7 @@ class AdmissionPolicy:
                 passwords.setdefault(settings.username, (settings.password, trunk))
         self._networks, self._passwords = networks, passwords
         self._registering = [trunk for trunk in self._trunks.values() if trunk.settings.register]
-        self._accepting = any(trunk.settings.accept_register for trunk in self._trunks.values())
+        self._accepting = [trunk for trunk in self._trunks.values() if trunk.settings.accept_register]
 
     def busy(self) -> int:
         """Returns the seconds after which a new request may be sent again, by `overload`; 0: now."""
@@ -158,9 +158,18 @@ class AdmissionPolicy:
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
         stale = verdict is Verdict.STALE
         # Telephones in use give up at a challenge of SHA-256 beside that of MD5 (baresip 1.0 for one).
-        only = "MD5" if self._accepting else None
+        only = "MD5" if self._of_a_telephone(request, claimed, host, now) else None
         challenges = self._verifier.challenges(now, host=host, stale=stale, only=only)
         return Refused(401, tuple(("WWW-Authenticate", value) for value in challenges))
+
+    def _of_a_telephone(self, request: Request, claimed: str, host: str, now: float) -> bool:
+        """Whether a request is that of a telephone's account, or comes from where one is registered."""
+        named = request.to if request.method == "REGISTER" else request.from_
+        if any(trunk.account in (claimed, named.uri.number) for trunk in self._accepting):
+            return True
+        address = canonical(host)
+        bindings = [trunk.binding for trunk in self._accepting if trunk.binding is not None]
+        return any(each.expires_at > now and canonical(each.hop.host) == address for each in bindings)
 
     def _password_of(self, username: str) -> str | None:
         known = self._passwords.get(username)

@@ -43,7 +43,7 @@ class _Session:
 
 class Authorizer:
     """Answers digest challenges as a client: keeps the challenge of every realm, of servers and proxies, and
-    signs requests.
+    signs requests. `known_realms_only`: a realm that has not challenged before gets no answer.
 
     Nonces are used again with a growing count, so that only the first request of a registration or a trunk is
     challenged."""
@@ -51,6 +51,7 @@ class Authorizer:
     def __init__(self, credentials: Credentials, *, make_cnonce: Callable[[], str] | None = None) -> None:
         self._credentials = credentials
         self._make_cnonce = make_cnonce or (lambda: secrets.token_hex(16))
+        self.known_realms_only = False
         self._sessions: dict[tuple[str, str], _Session] = {}  # (header, realm); bounded by _MAX_REALMS
 
     def challenged(self, request: Request, response: Response) -> bool:
@@ -83,7 +84,7 @@ class Authorizer:
         if session is None or tried is None or tried != session.challenge.nonce or session.uses > 1:
             # Never answered, or answered with a nonce that had served before: the challenge may simply be
             # newer.
-            if session is None and len(self._sessions) >= _MAX_REALMS:
+            if session is None and (self.known_realms_only or len(self._sessions) >= _MAX_REALMS):
                 return False
             self._sessions[key] = _Session(challenge)
             return True

@@ -31,23 +31,32 @@ MAX_CONTACTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an INVITE may go: its Request-URI, and the hop that takes it there."""
+    """Where an INVITE may go: its Request-URI, and the hop that takes it there. `foreign`: a redirection
+    named it, and its host is none of the trunk's."""
 
     uri: Uri
     hop: Hop
+    foreign: bool = False
 
     @classmethod
     def of(cls, uri: Uri) -> Self:
         """Returns the target of a URI whose name is looked up when the request is sent."""
         return cls(uri, hop_of(uri))
 
+    @property
+    def protection(self) -> int:
+        """2: TLS on every hop (sips), 1: TLS on the first, 0: none."""
+        return 2 if self.uri.scheme == "sips" else int(self.hop.transport == "tls")
+
 
 class TargetSet:
     """The targets of the call of `usage`, in order (RFC 3261 16.5). `rang`: a server said more than 100, so
     that the phone may ring."""
 
-    def __init__(self, usage: InviteUsage, targets: Sequence[Target]) -> None:
+    def __init__(self, usage: InviteUsage, targets: Sequence[Target], *, routed: bool = False) -> None:
+        """`routed`: the INVITE has a Route, so that every target is reached over the hop of the first."""
         self._usage = usage
+        self._routed = routed
         self._targets = list(targets)
         self._place = 0
         self._redirects = 0
@@ -77,6 +86,8 @@ class TargetSet:
         if not self.spare:
             return False
         self._place += 1
+        if self._usage.authorizer is not None:
+            self._usage.authorizer.known_realms_only = self.current.foreign
         return True
 
     def watch(self, since: float, unanswered: Callable[[float], None]) -> None:
@@ -96,7 +107,8 @@ class TargetSet:
 
     def redirect(self, response: Response) -> bool:
         """Puts the contacts of a redirection before the next target, by their q values (RFC 3261 8.1.3.4).
-        False: no more are followed, or none is the same number: whoever may be called was decided before."""
+        False: no more are followed, or none is the same number, as well protected: whoever may be called, and
+        who may listen, was decided before."""
         if self.rang or self._redirects >= self._usage.settings.follow_redirects:
             return False
         self._redirects += 1
@@ -109,8 +121,16 @@ class TargetSet:
         ]
         offered.sort(key=_preference, reverse=True)
         uris = [each.uri.without_headers() for each in offered if str(each.uri) not in known]
-        self._targets[self._place + 1 : self._place + 1] = [Target.of(uri) for uri in uris[:MAX_CONTACTS]]
-        return bool(uris)
+        found = [self._contact(uri) for uri in uris]
+        found = [each for each in found if each.protection >= self.first.protection][:MAX_CONTACTS]
+        self._targets[self._place + 1 : self._place + 1] = found
+        return bool(found)
+
+    def _contact(self, uri: Uri) -> Target:
+        own = (each for each in self._targets if not each.foreign)
+        hosts = {host.lower() for each in own for host in (each.uri.host, each.hop.host, each.hop.domain)}
+        hop = hop_of(uri)
+        return Target(uri, self.current.hop if self._routed else hop, foreign=hop.host.lower() not in hosts)
 
     def pass_over(self, transaction: ClientTransaction) -> None:
         """Repeats an INVITE no more, because the next target got it."""

@@ -60,7 +60,7 @@ class OutgoingInvite(Invite):
         self.usage.describe(capabilities)
         self._invitation = invitation
         self._caller = invitation.caller.with_tag(self.usage.dialog_set.local_tag)
-        self._targets = TargetSet(self.usage, invitation.targets)
+        self._targets = TargetSet(self.usage, invitation.targets, routed=bool(invitation.route))
         self._next_cseq = count(1).__next__
         self._forks = Forks(self.usage)
         self._rings = False  # any provisional response

@@ -16,6 +16,9 @@ from sip.auth.digest import Authorizer, Challenge, Verifier
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.message.message import Request, Response, parse
+from sip.message.uri import Uri
+from sip.registrar import Binding
+from sip.stack.admission import Refused
 from sip.states import CallState, HangupCause
 from sip.transaction.hop import Hop
 from sip.trunk_settings import TrunkSettings
@@ -340,6 +343,34 @@ def test_a_call_that_the_inflow_let_in_is_not_refused_for_want_of_time() -> None
     assert isinstance(message, Request)
     admitted = phone._gate.admit(message, source_hop(), 0.0)
     assert getattr(admitted, "trunk_id", None) == "a"
+
+
+@pytest.mark.parametrize(
+    ("method", "number", "host", "algorithms"),
+    [
+        ("REGISTER", "desk", "192.0.2.9", ["MD5"]),
+        ("REGISTER", "acme", "192.0.2.9", ["SHA-256", "MD5"]),
+        ("INVITE", "100", "192.0.2.8", ["MD5"]),
+        ("INVITE", "100", "192.0.2.9", ["SHA-256", "MD5"]),
+        ("INVITE", "100", "192.0.2.7", ["SHA-256", "MD5"]),
+        ("INVITE", "desk", "192.0.2.9", ["SHA-256", "MD5"]),  # which anybody may call
+    ],
+)
+def test_only_telephones_are_challenged_with_md5_alone(
+    method: str, number: str, host: str, algorithms: list[str]
+) -> None:
+    phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
+    phone.add_trunk(replace(LINE, id="other", allow_from=(), username="acme", password="secret"))
+    account = replace(LINE, allow_from=(), username="desk", password="secret", accept_register=True)
+    for id, bound_to, expires_at in (("up", "192.0.2.8", 60.0), ("gone", "192.0.2.7", -1.0)):
+        trunk = phone.add_trunk(replace(account, id=id))
+        hop = Hop("udp", bound_to, 5060)
+        trunk.binding = Binding(Uri.parse("sip:desk@h"), hop, expires_at)
+    message = parse(request(method, number))
+    assert isinstance(message, Request)
+    answer = phone._gate.admit(message, Hop("udp", host, 5060), 0.0)
+    assert isinstance(answer, Refused)
+    assert [Challenge.parse(value).algorithm for _, value in answer.headers] == algorithms
 
 
 def source_hop() -> Hop:

@@ -10,13 +10,17 @@ import pytest
 
 from pipeline.net.egress import EgressPolicy
 from sip.dialog.events import InviteEnded
-from sip.dialog.uac import OutgoingInvite
+from sip.dialog.target_set import Target
+from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.uas import IncomingInvite
+from sip.dialog.usage import InviteSettings
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.body import SDP
+from sip.message.headers import NameAddr
 from sip.message.message import Request, parse, response_to
+from sip.message.uri import Uri
 from sip.states import HangupCause
-from sip.transaction.hop import Hop
+from sip.transaction.hop import Hop, Transmission
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import rogue
 from tests.support.ports import free_port
@@ -179,6 +183,69 @@ def test_a_repetition_that_cannot_be_sent_calls_nobody_else() -> None:
     alice.stack.transmission_failed(first, 0.7)
     (second,) = alice.stack.transmissions()
     assert second.hop.host == "192.0.2.3"
+
+
+# Redirections ----------------------------------------------------------------------------------------------
+
+SECURE = Target(Uri.parse(f"sips:100@{BOB}"), Hop("tls", BOB, 5061))
+OVER_TLS = Target(Uri.parse(f"sip:100@{BOB};transport=tls"), Hop("tls", BOB, 5061))
+CLEAR = Target(Uri.parse(f"sip:100@{BOB}"), REMOTE)
+PROXY = Target(Uri.parse(f"sip:100@{BOB}"), Hop("udp", "192.0.2.9", 5060))
+
+
+def redirected(target: Target, contact: str, *route: str) -> tuple[Party, list[Transmission]]:
+    """An INVITE that was sent to a contact: whose it is, and what goes there."""
+    alice = Party(ALICE, settings=InviteSettings(follow_redirects=1, username="acme", password="secret"))
+    invitation = Invitation(
+        targets=[target],
+        route=[Uri.parse(each) for each in route],
+        caller=NameAddr(Uri("sip", "7", ALICE)),
+        call_id="c",
+    )
+    OutgoingInvite(alice.stack, alice.settings, invitation, alice.capabilities).dial(0.0)
+    (first,) = alice.stack.transmissions()
+    refuse(alice, first, 302, ("Contact", f"<{contact}>"))
+    found = [each for each in alice.stack.transmissions() if each.data.startswith(b"INVITE ")]
+    return alice, found
+
+
+def refuse(alice: Party, sent: Transmission, status: int, *headers: tuple[str, str]) -> None:
+    """Answers an INVITE of Alice's."""
+    request = parse(sent.data)
+    assert isinstance(request, Request)
+    alice.stack.receive(response_to(request, status, to_tag="b", headers=headers).to_bytes(), REMOTE, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("target", "contact", "followed"),
+    [
+        (SECURE, f"sip:100@{CAROL}", False),
+        (SECURE, f"sip:100@{CAROL};transport=tls", False),
+        (SECURE, f"sips:100@{CAROL}", True),
+        (OVER_TLS, f"sip:100@{CAROL}", False),
+        (OVER_TLS, f"sip:100@{CAROL};transport=tcp", False),
+        (OVER_TLS, f"sip:100@{CAROL};transport=tls", True),
+        (CLEAR, f"sip:100@{CAROL}", True),
+    ],
+)
+def test_a_redirection_leads_to_nothing_less_protected(target: Target, contact: str, followed: bool) -> None:
+    _, found = redirected(target, contact)
+    assert [each.hop.host for each in found] == ([CAROL] if followed else [])
+
+
+def test_a_redirected_call_goes_over_the_outbound_proxy_as_well() -> None:
+    _, (again,) = redirected(PROXY, f"sip:100@{CAROL}", "sip:192.0.2.9;lr")
+    assert again.hop.host == "192.0.2.9"
+    assert again.data.startswith(f"INVITE sip:100@{CAROL} ".encode())
+    assert b"\r\nRoute: <sip:192.0.2.9;lr>\r\n" in again.data
+
+
+@pytest.mark.parametrize(("host", "answered"), [(BOB, True), (CAROL, False)])
+def test_a_stranger_that_a_redirection_names_gets_no_digest_for_its_realm(host: str, answered: bool) -> None:
+    alice, (again,) = redirected(CLEAR, f"sip:100@{host}:5070")
+    refuse(alice, again, 401, ("WWW-Authenticate", 'Digest realm="evil", nonce="n"'))
+    sent = [each.data for each in alice.stack.transmissions() if each.data.startswith(b"INVITE ")]
+    assert [b"\r\nAuthorization: Digest " in each for each in sent] == ([True] if answered else [])
 
 
 # On sockets ------------------------------------------------------------------------------------------------
