@@ -8,8 +8,9 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.admin.sealing import Vault
+from mediaserver.db.database import position_of
 from mediaserver.e164 import normalise, spellings
-from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
+from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
 from mediaserver.queue.erasure import Erasure, ErasurePage, Subject
 from mediaserver.queue.holds import Hold
 from mediaserver.queue.records import CallRecord
@@ -106,8 +107,7 @@ class PersonalData:
 
 def position(cursor: str) -> int:
     """Returns the position that a cursor stands for, 0 for "". Raises `InvalidRequest`."""
-    if not cursor:
-        return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise InvalidRequest("Invalid cursor")
-    return int(cursor)
+    try:
+        return position_of(cursor)
+    except LocalError as error:
+        raise InvalidRequest(str(error)) from None

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from mediaserver import private
 from mediaserver.db.sqlite import Sqlite
-from mediaserver.errors import SchemaTooNew, StoreError
+from mediaserver.errors import LocalError, SchemaTooNew, StoreError
 
 T = TypeVar("T")
 
@@ -173,3 +173,12 @@ def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
         return "", {}
     bound = {f"among_{number}": value for number, value in enumerate(sorted(values))}
     return f" AND {column} IN ({', '.join(f':{name}' for name in bound)})", bound
+
+
+def position_of(cursor: str) -> int:
+    """Returns the position that the cursor of a page stands for, 0 for "". Raises `LocalError`."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise LocalError("Invalid cursor")
+    return int(cursor)

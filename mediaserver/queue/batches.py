@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, among
+from mediaserver.db.database import Row, Tx, among, position_of
 from mediaserver.errors import LocalError
 from mediaserver.queue.outbox import write_event
 from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
@@ -70,15 +70,14 @@ def find(
     invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
-    if cursor and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise LocalError("Invalid cursor")
+    before = position_of(cursor)
     theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         f"{_SELECT} AND (:before = 0 OR position < :before) AND (:status = '' OR {_SHOWN} = :status)"
         f"{theirs} ORDER BY position DESC LIMIT :limit",
         **bound,
         company_id=company_id,
-        before=int(cursor or 0),
+        before=before,
         status=status or "",
         limit=limit + 1,
     )

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, among
+from mediaserver.db.database import Row, Tx, among, position_of
 from mediaserver.errors import LocalError
 from mediaserver.queue import decisions
 from mediaserver.queue.outbox import write_event
@@ -118,7 +118,7 @@ def calls(
     all. Raises `LocalError` for an invalid cursor."""
     if not 1 <= limit <= PAGE_LIMIT:
         raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
-    before = _position(cursor)
+    before = position_of(cursor)
     theirs, bound = among("agent_id", agents)
     rows = tx.rows(
         "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
@@ -134,14 +134,6 @@ def calls(
     page = rows[:limit]
     following = str(page[-1]["position"]) if len(rows) > limit else ""
     return CallPage(tuple(call_row(row) for row in page), following)
-
-
-def _position(cursor: str) -> int:
-    if not cursor:
-        return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise LocalError("Invalid cursor")
-    return int(cursor)
 
 
 def _columns(row: Row) -> dict[str, Any]:

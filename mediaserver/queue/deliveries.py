@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, position_of
 from mediaserver.errors import LocalError
 
 PAGE_LIMIT = 200
@@ -125,7 +125,7 @@ def find(
     conditions, values = _conditions(wanted)
     if cursor:
         conditions += " AND d.id < :before"
-        values["before"] = _position(cursor)
+        values["before"] = position_of(cursor)
     rows = tx.rows(
         f"{_SELECT}{conditions} ORDER BY d.id DESC LIMIT :limit",
         company_id=company_id,
@@ -189,12 +189,6 @@ def _conditions(wanted: DeliveryFilter) -> tuple[str, dict[str, Any]]:
     )
     used = [(text, name, value) for text, name, value in parts if value]
     return "".join(f" AND {text}" for text, _, _ in used), {name: value for _, name, value in used}
-
-
-def _position(cursor: str) -> int:
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise LocalError("Invalid cursor")
-    return int(cursor)
 
 
 def _row(row: Row) -> DeliveryRow:
