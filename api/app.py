@@ -14,6 +14,7 @@ from api import (
     speech,
     talk_page,
     traces,
+    twirp,
     web_calls,
     whip,
 )
@@ -57,6 +58,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(whip.routes)
     app[livekit.SESSIONS] = SdkSessions()
     app.add_routes(livekit.routes)
+    app.add_routes(twirp.routes)
     app.add_routes(talk_page.routes)
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)

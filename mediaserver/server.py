@@ -192,6 +192,15 @@ class Server:
         """Returns the API key `key`, the server's own admin key among them; None for an unknown one."""
         return await _up(self._keys).find(key)
 
+    async def find_key_by_id(self, key_id: str) -> KeyRow | None:
+        """Returns the API key of that id, None for an unknown one."""
+        return await _up(self._keys).find_by_id(key_id)
+
+    def livekit_secret(self, key_id: str) -> str:
+        """Returns the secret with which the holder of an API key signs LiveKit server tokens. Raises
+        `Unavailable` until the server is up."""
+        return _up(self._vault).livekit_secret(key_id)
+
     @property
     def call_api(self) -> CallApi:
         """The call operations of the API. Raises `Unavailable` until the server is up."""

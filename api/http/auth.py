@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -75,7 +75,7 @@ async def open_door(request: web.Request, handler: Handler) -> web.StreamRespons
     if any("\0" in value for name, value in request.match_info.items() if name != "phoneNumber"):
         raise web.HTTPNotFound  # PostgreSQL takes no NUL; phone numbers are checked on their own
     if operation is not None and operation.scopes:
-        request[_CALLER] = await _admit(request, operation)
+        request[_CALLER] = admitted(request, operation, await _key_row(request))
     return await handler(request)
 
 
@@ -84,11 +84,13 @@ async def authenticate(request: web.Request, *scopes: Scope) -> Caller:
 
     Raises `UnknownKey` without a known key, `ScopeMissing` where the key lacks the scopes, `InvalidRequest`
     for a key that belongs to no company, `TooMany` above the request limit."""
-    return await _admit(request, Operation(summary="", scopes=scopes, about=About.REQUEST))
+    operation = Operation(summary="", scopes=scopes, about=About.REQUEST)
+    return admitted(request, operation, await _key_row(request))
 
 
-async def _admit(request: web.Request, operation: Operation) -> Caller:
-    row = await _key_row(request)
+def admitted(request: web.Request, operation: Operation, row: KeyRow) -> Caller:
+    """Returns the caller that presented the API key `row`, whose scopes open `operation`. Raises as
+    `authenticate`."""
     limits = request.app[LIMITS]
     wait_s = limits.take(row.id, asyncio.get_running_loop().time())
     request[STANDING] = limits.standing(row.id)
@@ -109,17 +111,23 @@ async def _admit(request: web.Request, operation: Operation) -> Caller:
 
 
 async def _key_row(request: web.Request) -> KeyRow:
-    """Returns the presented key. Raises `UnknownKey`, and `TooMany` for an address that presented wrong
-    keys."""
-    key, now = bearer_key(request), asyncio.get_running_loop().time()
+    """Returns the presented key. Raises as `found`."""
+    key = bearer_key(request)
     if not key:
         raise UnknownKey("Missing API key")
+    return await found(request, key, request.app[SERVER].find_key)
+
+
+async def found(request: web.Request, key: str, find: Callable[[str], Awaitable[KeyRow | None]]) -> KeyRow:
+    """Returns the row that `find` finds for the presented `key`. Raises `UnknownKey`, and `TooMany` for an
+    address that presented wrong keys."""
+    now = asyncio.get_running_loop().time()
     server, guesses, address = request.app[SERVER], request.app[GUESSES], neighbourhood(request)
     wait_s = guesses.wait_s(address, key, now)
     if wait_s > 0:
         server.metrics.wrong_keys.labels("refused").inc()
         raise TooMany("Too many wrong API keys", retry_after_s=int(wait_s) + 1)
-    row = await server.find_key(key)
+    row = await find(key)
     if row is not None:
         guesses.right(address, key)
         return row

@@ -51,6 +51,7 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("post", f"{_ROOM}/participants"): ("callIntoRoom", "Web calls"),
     ("delete", f"{_ROOM}/participants/{{identity}}"): ("removeParticipant", "Web calls"),
     ("post", f"{_ROOM}/tokens"): ("createParticipantToken", "Web calls"),
+    ("get", f"{_V1}/livekit-key"): ("getLivekitKey", "Web calls"),
     ("post", "/v1/text-to-speech/generate"): ("generateSpeech", "Speech"),
     ("post", "/transcribe"): ("transcribe", "Speech"),
     ("get", f"{_V1}/companies"): ("listCompanies", "Companies"),

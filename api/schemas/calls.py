@@ -243,6 +243,13 @@ class TokenBody(Model):
     hidden: bool = False
 
 
+class LivekitKeyView(Model):
+    """The API key and secret that LiveKit's server SDKs take."""
+
+    apiKey: str
+    apiSecret: str
+
+
 class TokenView(Model):
     """Where and with which token a client joins the room."""
 

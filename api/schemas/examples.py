@@ -365,6 +365,7 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.Removed: {"success": True},
     calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
     calls.TokenView: _JOINING,
+    calls.LivekitKeyView: {"apiKey": "key_5f2a9c41d0b7e683", "apiSecret": "9f0c…"},
     base.CallPage: {"calls": [_SUMMARY], "cursor": None},
     base.CallReport: _REPORT,
     base.HangupResponse: {"success": True, "data": {"callTaskId": _CALL, "outcome": "requested"}},

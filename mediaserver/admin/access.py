@@ -54,11 +54,15 @@ class Access:
     def agents_thing(self, thing: AnyOfAgent | None, unknown: str) -> AnyOfAgent:
         """Returns `thing`, a call, batch or room. Raises `NotFound` with the message `unknown` where `thing`
         is None or not for this key."""
-        if thing is None or thing.company_id != self.company_id:
-            raise NotFound(unknown)
-        if self.agents and thing.agent_id not in self.agents:
+        if thing is None or not self.reaches(thing):
             raise NotFound(unknown)
         return thing
+
+    def reaches(self, thing: OfAgent) -> bool:
+        """Whether `thing`, a call, batch or room, is of the key's company and one of the key's agents."""
+        if thing.company_id != self.company_id:
+            return False
+        return not self.agents or thing.agent_id in self.agents
 
     def companys_thing(self, thing: AnyOfCompany | None, unknown: str) -> AnyOfCompany:
         """Returns `thing`, a trunk, agent or webhook. Raises `NotFound` with the message `unknown` where

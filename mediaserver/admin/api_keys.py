@@ -28,6 +28,13 @@ class KeyRing:
             self._used.add(row.id)
         return row
 
+    async def find_by_id(self, key_id: str) -> KeyRow | None:
+        """Returns the key of that id, None for an unknown one. The server's own key has none."""
+        row = await self._store.find_key_by_id(key_id)
+        if row is not None:
+            self._used.add(row.id)
+        return row
+
     async def note_use(self) -> None:
         """Records which keys were used since the last call. Raises `StoreError`."""
         used, self._used = self._used, set()

@@ -48,6 +48,11 @@ class Vault:
         text by without the key."""
         return hmac.digest(self._secret, text.encode(), "sha256").hex()
 
+    def livekit_secret(self, key_id: str) -> str:
+        """Returns the secret with which the holder of the API key `key_id` signs LiveKit server tokens. It is
+        derived from the secret key and stored nowhere; it ends with the API key."""
+        return hmac.digest(self._secret, f"livekit {key_id}".encode(), "sha256").hex()
+
     def open(self, sealed: str) -> str:
         """Returns the text that was sealed. Raises `LocalError` where `sealed` was sealed with another key,
         or changed."""

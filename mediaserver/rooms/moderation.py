@@ -20,16 +20,21 @@ class Moderation:
         self._room_registry = room_registry
         self._outbound_legs = outbound_legs
 
-    async def call_in(self, opened: OpenRoom, number: str, *, name: str = "") -> Participant:
+    async def call_in(
+        self, opened: OpenRoom, number: str, *, name: str = "", identity: str = ""
+    ) -> Participant:
         """Dials a number and adds it to a room as a participant, by the rules for calls of the room's agent.
-        Returns while the call is being set up: the participant's attributes show its state. Raises
-        `DialRefused`, `TooMany`, `RoomClosed`, `RoomFull`, `Unavailable`, `NotConfigured`."""
+        `identity`: "" for one that is made up. Returns while the call is being set up: the participant's
+        attributes show its state. Raises `DialRefused`, `TooMany`, `RoomError` and its kinds, `Unavailable`,
+        `NotConfigured`."""
         if self._outbound_legs is None:
             raise NotConfigured("Service not configured")
         self._room_registry.check_open()
         route = await self._outbound_legs.route(opened.request.agent_id, number)
         try:
-            sip_participant = await call_in(opened.room, self._outbound_legs, route, name=name)
+            sip_participant = await call_in(
+                opened.room, self._outbound_legs, route, name=name, identity=identity
+            )
         except LinesBusy as busy:
             raise TooMany(str(busy)) from None
         except (SipError, OSError) as error:

@@ -193,6 +193,10 @@ class RoomRegistry:
         """Returns a room of this node. Raises `NotFound`, also for a room that `access` does not reach."""
         return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
+    def rooms_of(self, access: Access) -> list[OpenRoom]:
+        """Returns the rooms of this node that `access` reaches."""
+        return [each for each in self._rooms.values() if access.reaches(each)]
+
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
         for opened in self._rooms.values():

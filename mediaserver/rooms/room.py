@@ -97,6 +97,12 @@ class RoomObserver:
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """Takes a participant who has left, with the reason."""
 
+    def room_changed(self, now: float) -> None:
+        """Takes a change of the room's metadata."""
+
+    def muted_remotely(self, participant: Participant, sid: str, now: float) -> None:
+        """Takes that the server has muted the track `sid` of a participant."""
+
     def words_spoken(self, words: Words, now: float) -> None:
         """Takes a piece of the transcript, interim or final."""
 
@@ -247,6 +253,20 @@ class Room:
         if track is not None and track.muted != muted:
             track.muted = muted
             self.changed(participant, now)
+
+    def mute_remotely(self, participant: Participant, sid: str, now: float) -> None:
+        """Mutes a track for the server, and asks the participant's client to stop sending it."""
+        self.mute(participant, sid, True, now)
+        for observer in tuple(self._observers):
+            observer.muted_remotely(participant, sid, now)
+
+    def set_metadata(self, metadata: str, now: float) -> None:
+        """Replaces the room's metadata. Raises `RoomError` above `MAX_ATTRIBUTES_BYTES`."""
+        if len(metadata.encode()) > MAX_ATTRIBUTES_BYTES:
+            raise RoomError(f"metadata is limited to {MAX_ATTRIBUTES_BYTES} bytes")
+        self.metadata = metadata
+        for observer in tuple(self._observers):
+            observer.room_changed(now)
 
     def changed(self, participant: Participant, now: float) -> None:
         """Notifies every observer of the participant's present state."""

@@ -29,10 +29,12 @@ _SHOWN: Final = {
 }
 
 
-def phone_participant(number: str, *, name: str = "", status: str = "dialing") -> Participant:
+def phone_participant(
+    number: str, *, name: str = "", identity: str = "", status: str = "dialing"
+) -> Participant:
     """Makes the participant (LiveKit: kind SIP) that stands for a phone in a room."""
     attributes = {STATUS: status, NUMBER: number}
-    identity = f"phone-{uuid.uuid4().hex[:8]}"
+    identity = identity or f"phone-{uuid.uuid4().hex[:8]}"
     return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
 
 
@@ -77,10 +79,15 @@ class SipParticipant:
             self._room.describe(self.participant, now, attributes={STATUS: _SHOWN.get(state, "")})
 
 
-async def call_in(room: Room, lines: OutboundLegs, route: Route, *, name: str) -> SipParticipant:
+async def call_in(
+    room: Room, lines: OutboundLegs, route: Route, *, name: str, identity: str = ""
+) -> SipParticipant:
     """Dials `route` and adds the telephone to the room at once; the caller then starts `follow`. Raises
-    `DialRefused`, `SipError`, OSError, `RoomClosed`, `RoomFull`."""
-    participant = phone_participant(route.number, name=name)
+    `DialRefused`, `SipError`, OSError, `RoomClosed`, `RoomFull`, `RoomError` for an identity that is in the
+    room."""
+    if identity in room.participants:
+        raise RoomError("that identity is in the room")
+    participant = phone_participant(route.number, name=name, identity=identity)
     call = await lines.dial(route, call_id=f"{room.name}-{participant.identity}", leg_of=room.name)
     try:
         room.join(participant, asyncio.get_running_loop().time())

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, get_args
 
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
 from mediaserver.queue.records import KeyRow
 from mediaserver.settings import (
@@ -27,8 +27,8 @@ SCOPES: frozenset[str] = frozenset(get_args(Scope))
 
 _FIND = """
 SELECT k.id, k.scopes, k.agents, c.id AS company_id, c.name FROM api_keys k
-JOIN companies c ON c.id = k.company_id AND c.enabled = 1 WHERE k.key_sha256 = :key_sha256
-AND (k.expires_at_ms = 0 OR k.expires_at_ms > {now})
+JOIN companies c ON c.id = k.company_id AND c.enabled = 1
+WHERE (k.expires_at_ms = 0 OR k.expires_at_ms > {now}) AND
 """
 
 _KEY = """
@@ -52,7 +52,15 @@ def digest(key: str) -> str:
 
 def find_key(tx: Tx, key: str) -> KeyRow | None:
     """Returns the API key `key`, None for an unknown or expired one."""
-    row = tx.row(_FIND, key_sha256=digest(key))
+    return _key_row(tx.row(f"{_FIND} k.key_sha256 = :key_sha256", key_sha256=digest(key)))
+
+
+def find_key_by_id(tx: Tx, key_id: str) -> KeyRow | None:
+    """Returns the API key of that id, None for an unknown or expired one."""
+    return _key_row(tx.row(f"{_FIND} k.id = :key_id", key_id=key_id))
+
+
+def _key_row(row: Row | None) -> KeyRow | None:
     if row is None:
         return None
     scopes, agents = frozenset(json.loads(row["scopes"])), frozenset(json.loads(row["agents"]))

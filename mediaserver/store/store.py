@@ -114,6 +114,7 @@ class Store:
     # Configuration
     sync_file = _write(config.sync_file)
     find_key = _read(config.find_key)
+    find_key_by_id = _read(config.find_key_by_id)
     create_key = _write(config.create_key)
 
     # What is managed over the API

@@ -303,7 +303,16 @@ class Signalling(RoomObserver):
     def participant_joined(self, participant: Participant, now: float) -> None:
         """Sends the participant and the room's new counts."""
         self._told_of(participant)
+        self.room_changed(now)
+
+    def room_changed(self, now: float) -> None:
+        """Sends the room's counts and metadata."""
         self.send(rtc.SignalResponse(room_update=rtc.RoomUpdate(room=messages.room_info(self._room))))
+
+    def muted_remotely(self, participant: Participant, sid: str, now: float) -> None:
+        """Asks the client to mute its own track."""
+        if participant is self._participant:
+            self.send(rtc.SignalResponse(mute=rtc.MuteTrackRequest(sid=sid, muted=True)))
 
     def participant_changed(self, participant: Participant, now: float) -> None:
         """Sends the participant; for the agent also whether it speaks, where that changed."""
@@ -326,7 +335,7 @@ class Signalling(RoomObserver):
             self.end(reason)
         elif not participant.permissions.hidden:
             self.send(messages.update([participant], reason))
-            self.send(rtc.SignalResponse(room_update=rtc.RoomUpdate(room=messages.room_info(self._room))))
+            self.room_changed(now)
 
     def _told_of(self, participant: Participant) -> None:
         if participant is self._participant or not participant.permissions.hidden:

@@ -111,6 +111,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("post", f"{ROOM}/participants"): Case(404, 404, {"phoneNumber": NUMBER}),
     ("delete", f"{ROOM}/participants/{{identity}}"): GONE,
     ("post", f"{ROOM}/tokens"): Case(404, 404, {"identity": "boss", "canPublish": False, "hidden": True}),
+    ("get", f"{API}/livekit-key"): Case(200, 200),  # tells each key its own pair
     ("post", f"{API}/erasures"): Case(404, 403, lambda things: {"callTaskId": things["callTaskId"]}),
     ("get", f"{API}/erasures"): Case(200, 403),
     ("get", f"{API}/erasures/{{erasureId}}"): MANAGED,
@@ -141,12 +142,14 @@ BY_TOKEN = {
     "/rtc/v1/validate",
     "/rtc/whip",
     "/rtc/whip/{id}",
+    "/twirp/{service}/{method}",
     "/talk/{agent}",
     "/talk/{agent}/session",
     "/static/talk/{name}",
     "/static/docs/{name}",
 }
-"""Routes that no key opens and the document leaves out: participant tokens, and the page for visitors."""
+"""Routes that no key opens and the document leaves out: participant tokens, server tokens, and the page for
+visitors."""
 
 
 def uncovered(document: Mapping[str, Any]) -> set[tuple[str, str]]:

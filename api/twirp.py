@@ -1,0 +1,205 @@
+"""LiveKit's server API over Twirp, so that LiveKit's server SDKs administer rooms:
+
+POST /twirp/livekit.RoomService/{method}
+POST /twirp/livekit.SIP/{method}
+
+A request is protobuf or JSON and is signed by a token (`mediaserver.rooms.livekit.server_tokens`); the API
+key that signed it decides what may be touched, as over the REST API. Errors are Twirp's: `{"code", "msg"}`.
+Protocol: https://twitchtv.github.io/twirp/docs/spec_v7.html"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from aiohttp import web
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+from livekit.protocol import room, sip
+
+from api.http.auth import SERVER, Scope, admitted, caller_of, found
+from api.http.bodies import answer
+from api.http.errors import refusal
+from api.http.operation import About, Operation
+from api.livekit import token_of
+from api.schemas import calls as models
+from api.whip import REFUSALS
+from mediaserver.errors import InvalidRequest, MediaServerError
+from mediaserver.queue.records import KeyRow
+from mediaserver.rooms.errors import RoomError
+from mediaserver.rooms.livekit.room_service import RoomService
+from mediaserver.rooms.livekit.server_tokens import grants, issuer, signed
+from mediaserver.rooms.moderation import Moderation
+
+PROTOBUF: Final = "application/protobuf"
+JSON: Final = "application/json"
+
+_ROOMS: Final = Operation(summary="", scopes=(Scope.WEB_CALLS, Scope.CALLS), about=About.AGENT)
+_CALLS: Final = Operation(summary="", scopes=(Scope.CALLS,), about=About.AGENT)
+
+Rpc = Callable[[RoomService, Any], Awaitable[Message]]
+
+RPCS: Final[Mapping[tuple[str, str], tuple[type[Message], Rpc, Operation]]] = {
+    ("livekit.RoomService", "ListRooms"): (room.ListRoomsRequest, RoomService.list_rooms, _ROOMS),
+    ("livekit.RoomService", "DeleteRoom"): (room.DeleteRoomRequest, RoomService.delete_room, _ROOMS),
+    ("livekit.RoomService", "UpdateRoomMetadata"): (
+        room.UpdateRoomMetadataRequest,
+        RoomService.update_room_metadata,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "ListParticipants"): (
+        room.ListParticipantsRequest,
+        RoomService.list_participants,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "GetParticipant"): (
+        room.RoomParticipantIdentity,
+        RoomService.get_participant,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "RemoveParticipant"): (
+        room.RoomParticipantIdentity,
+        RoomService.remove_participant,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "MutePublishedTrack"): (
+        room.MuteRoomTrackRequest,
+        RoomService.mute_published_track,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "UpdateParticipant"): (
+        room.UpdateParticipantRequest,
+        RoomService.update_participant,
+        _ROOMS,
+    ),
+    ("livekit.RoomService", "SendData"): (room.SendDataRequest, RoomService.send_data, _ROOMS),
+    ("livekit.SIP", "CreateSIPParticipant"): (
+        sip.CreateSIPParticipantRequest,
+        RoomService.create_sip_participant,
+        _CALLS,
+    ),
+}
+"""Every RPC by service and method: request, function, and the scopes of the API key that open it."""
+
+ABSENT: Final[Mapping[tuple[str, str], str]] = {
+    ("livekit.RoomService", "CreateRoom"): "a room is made by POST /api/v1/web-calls/connect, for its agent",
+    ("livekit.RoomService", "UpdateSubscriptions"): "each participant hears one mix of all others",
+}
+"""Why LiveKit's other RPCs are not there."""
+
+_CODES: Final[Mapping[int, str]] = {
+    400: "invalid_argument",
+    401: "unauthenticated",
+    403: "permission_denied",
+    404: "not_found",
+    408: "deadline_exceeded",
+    409: "failed_precondition",
+    413: "invalid_argument",
+    422: "invalid_argument",
+    429: "resource_exhausted",
+    503: "unavailable",
+}
+"""Twirp's code for a status of the REST API."""
+
+_STATUS: Final[Mapping[str, int]] = {
+    "invalid_argument": 400,
+    "malformed": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "bad_route": 404,
+    "not_found": 404,
+    "deadline_exceeded": 408,
+    "failed_precondition": 412,
+    "resource_exhausted": 429,
+    "internal": 500,
+    "unimplemented": 501,
+    "unavailable": 503,
+}
+
+routes = web.RouteTableDef()
+
+
+@routes.get("/api/v1/livekit-key")
+@Operation(
+    summary="Tells the LiveKit API key and secret that stand for the API key of this request",
+    answer=models.LivekitKeyView,
+    scopes=(Scope.WEB_CALLS, Scope.CALLS),
+    about=About.REQUEST,
+)
+async def livekit_key(request: web.Request) -> web.Response:
+    """Answers the pair that LiveKit's server SDKs sign with. Both end with the API key."""
+    key_id = caller_of(request).key_id
+    secret = request.app[SERVER].livekit_secret(key_id)
+    return answer(models.LivekitKeyView(apiKey=key_id, apiSecret=secret))
+
+
+@routes.post("/twirp/{service}/{method}")
+async def call(request: web.Request) -> web.Response:
+    """Calls an RPC; every refusal of the server becomes a Twirp error."""
+    named = (request.match_info["service"], request.match_info["method"])
+    if named not in RPCS:
+        absent = ABSENT.get(named)
+        code = "bad_route" if absent is None else "unimplemented"
+        return _error(code, absent or "this server has no such RPC")
+    try:
+        return await _answered(request, *RPCS[named])
+    except RoomError as error:
+        kind = next(refused for raised, refused in REFUSALS.items() if isinstance(error, raised))
+        return _refused(kind(str(error)))
+    except MediaServerError as error:
+        return _refused(error)
+
+
+async def _answered(
+    request: web.Request, shape: type[Message], rpc: Rpc, operation: Operation
+) -> web.Response:
+    token = token_of(request)
+    row = await found(request, f"{issuer(token)} {token}", _key_that_signed(request, token))
+    caller = admitted(request, operation, row)
+    room_registry = request.app[SERVER].room_registry
+    service = RoomService(
+        room_registry,
+        Moderation(room_registry, room_registry.outbound_legs),
+        caller.access,
+        grants(token, secret=request.app[SERVER].livekit_secret(row.id)),
+    )
+    kind = request.content_type
+    said = await rpc(service, _parsed(shape, kind, await request.read()))
+    if kind == PROTOBUF:
+        return web.Response(body=said.SerializeToString(), content_type=PROTOBUF)
+    return web.Response(text=json_format.MessageToJson(said, indent=None), content_type=JSON)
+
+
+def _key_that_signed(request: web.Request, token: str) -> Callable[[str], Awaitable[KeyRow | None]]:
+    """Returns what finds the API key that signed `token`; None for an unknown key or a wrong signature."""
+
+    async def find(presented: str) -> KeyRow | None:
+        server = request.app[SERVER]
+        row = await server.find_key_by_id(issuer(token))
+        return row if row is not None and signed(token, secret=server.livekit_secret(row.id)) else None
+
+    return find
+
+
+def _parsed(shape: type[Message], kind: str, body: bytes) -> Message:
+    try:
+        if kind == PROTOBUF:
+            return shape.FromString(body)
+        if kind == JSON:
+            return json_format.Parse(body.decode(), shape(), ignore_unknown_fields=True)
+    except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"malformed {shape.DESCRIPTOR.name}") from error
+    raise InvalidRequest(f"Content-Type must be {PROTOBUF} or {JSON}")
+
+
+def _refused(error: MediaServerError) -> web.Response:
+    plain = refusal(error)
+    if plain is None:
+        raise error
+    code = _CODES.get(plain.status, "internal")
+    headers = {"Retry-After": plain.headers["Retry-After"]} if "Retry-After" in plain.headers else {}
+    return _error(code, str(error), headers)
+
+
+def _error(code: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.json_response({"code": code, "msg": message}, status=_STATUS[code], headers=headers)

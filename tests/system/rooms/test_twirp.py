@@ -1,0 +1,210 @@
+"""LiveKit's server SDK (PyPI's livekit-api), unmodified, administers rooms of this server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from aiohttp.test_utils import TestClient
+from livekit import api
+from livekit.protocol import models
+
+from mediaserver.rooms.web_call import WebCallRequest
+from tests.support.node.node import KEY, Node, Site, bearer, node_of_module
+from tests.support.sip.transfers import DESK, LISTENS, WEB_KEY, telephones, write_transfer_site
+from tests.support.waiting import until
+from tests.support.webrtc.sdk import sdk_client
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+sites: list[Site] = []
+
+
+def write(directory: Path) -> Site:
+    sites.append(write_transfer_site(directory))
+    return sites[-1]
+
+
+web = node_of_module(write)
+Http = TestClient[Any, Any]
+
+
+async def pair(client: Http, key: str = WEB_KEY) -> tuple[str, str]:
+    """The LiveKit API key and secret of an API key."""
+    async with client.get("/api/v1/livekit-key", headers=bearer(key)) as answer:
+        assert answer.status == 200
+        told = await answer.json()
+        return told["apiKey"], told["apiSecret"]
+
+
+@asynccontextmanager
+async def livekit(client: Http, key: str = WEB_KEY) -> AsyncIterator[api.LiveKitAPI]:
+    sdk = api.LiveKitAPI(f"http://127.0.0.1:{client.port}", *await pair(client, key))
+    try:
+        yield sdk
+    finally:
+        await sdk.aclose()
+
+
+def invited(web: Node) -> tuple[str, str]:
+    """The name of a new room and ann's token."""
+    grant = web[0].room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
+    return grant.room_name, grant.token
+
+
+async def test_the_server_sdk_administers_a_room(web: Node) -> None:
+    server, client = web
+    name, token = invited(web)
+    me = api.RoomParticipantIdentity(room=name, identity="ann")
+    url = f"ws://127.0.0.1:{client.port}"
+    async with livekit(client) as sdk, sdk_client(url=url, token=token, tone=440) as ann:
+        sid = (await ann.event("microphone"))["sid"]
+        await until(lambda: bool(server.room_registry._rooms[name].room.participants["ann"].tracks))
+        rooms = await sdk.room.list_rooms(api.ListRoomsRequest())
+        assert name in [each.name for each in rooms.rooms]
+        assert not (await sdk.room.list_rooms(api.ListRoomsRequest(names=["other"]))).rooms
+        people = (await sdk.room.list_participants(api.ListParticipantsRequest(room=name))).participants
+        kinds = {each.identity: each.kind for each in people}
+        assert kinds.pop("ann") == models.ParticipantInfo.STANDARD
+        assert list(kinds.values()) == [models.ParticipantInfo.AGENT]
+
+        muted = await sdk.room.mute_published_track(
+            api.MuteRoomTrackRequest(room=name, identity="ann", track_sid=sid, muted=True)
+        )
+        assert muted.track.muted
+        told = await sdk.room.get_participant(me)
+        assert [each.muted for each in told.tracks] == [True]
+        await sdk.room.update_participant(
+            api.UpdateParticipantRequest(room=name, identity="ann", name="Ann B", attributes={"seat": "4"})
+        )
+        told_ann = {"event": "attributes", "changed": {"seat": "4"}, "who": "ann"}
+        await until(lambda: told_ann in ann.events)
+        await sdk.room.send_data(api.SendDataRequest(room=name, data=b"from the server", topic="news"))
+        assert (await ann.event("data"))["text"] == "from the server"
+        room = await sdk.room.update_room_metadata(
+            api.UpdateRoomMetadataRequest(room=name, metadata="shop 7")
+        )
+        assert room.metadata == "shop 7"
+        await sdk.room.remove_participant(me)
+        assert (await ann.event("disconnected"))["reason"] == models.PARTICIPANT_REMOVED
+
+
+async def test_the_server_sdk_calls_a_telephone_into_a_room_and_ends_the_room(web: Node) -> None:
+    server, client = web
+    name, token = invited(web)
+    url = f"ws://127.0.0.1:{client.port}"
+    async with (
+        telephones(sites[-1]) as people,
+        livekit(client) as sdk,
+        sdk_client(url=url, token=token, tone=440) as ann,
+    ):
+        await ann.event("microphone")
+        wanted = api.CreateSIPParticipantRequest(
+            sip_call_to=DESK, room_name=name, participant_identity="desk", participant_name="The desk"
+        )
+        phone = await sdk.sip.create_sip_participant(wanted)
+        assert (phone.participant_identity, phone.room_name) == ("desk", name)
+        call = await people.answered(DESK)
+        with pytest.raises(api.ServerError) as twice:
+            await sdk.sip.create_sip_participant(wanted)
+        assert (twice.value.code, len(people.calls)) == ("invalid_argument", 1)
+        await sdk.room.delete_room(api.DeleteRoomRequest(room=name))
+        assert (await ann.event("disconnected"))["reason"] in (models.ROOM_DELETED, models.ROOM_CLOSED)
+        async with asyncio.timeout(10):
+            await call.ended()
+        await until(lambda: name not in server.room_registry)
+
+
+async def test_a_number_that_may_not_be_dialled_is_refused(web: Node) -> None:
+    name, _ = invited(web)
+    async with livekit(web[1]) as sdk:
+        with pytest.raises(api.ServerError) as refused:
+            await sdk.sip.create_sip_participant(
+                api.CreateSIPParticipantRequest(sip_call_to="+4930123456", room_name=name)
+            )
+    assert refused.value.code == "invalid_argument"
+
+
+async def test_another_company_learns_of_no_room(web: Node) -> None:
+    name, _ = invited(web)
+    async with livekit(web[1], KEY) as sdk:
+        assert name not in [each.name for each in (await sdk.room.list_rooms(api.ListRoomsRequest())).rooms]
+        for ask in (
+            sdk.room.list_participants(api.ListParticipantsRequest(room=name)),
+            sdk.room.delete_room(api.DeleteRoomRequest(room=name)),
+            sdk.sip.create_sip_participant(api.CreateSIPParticipantRequest(sip_call_to=DESK, room_name=name)),
+        ):
+            with pytest.raises(api.ServerError) as refused:
+                await ask
+            assert refused.value.code == "not_found"
+
+
+async def test_a_token_grants_what_it_says_and_the_servers_pair_administers_nothing(web: Node) -> None:
+    _, client = web
+    name, participant = invited(web)
+    key, secret = await pair(client)
+    mine = api.AccessToken(key, secret)
+    listing = mine.with_grants(api.VideoGrants(room_admin=True, room="another")).to_jwt()
+    claims = jwt.decode(listing, secret, algorithms=["HS256"], issuer=key)
+    forged = jwt.encode(claims, "not the secret of this key, and long enough", algorithm="HS256")
+    old = jwt.encode({**claims, "exp": 1}, secret, algorithm="HS256")
+    unsigned = jwt.encode(claims, "", algorithm="none")
+    expected = {listing: 403, participant: 401, forged: 401, old: 401, unsigned: 401, "": 401}
+    names = {401: "unauthenticated", 403: "permission_denied"}
+    for token, status in expected.items():
+        code, body = await asked(client, "ListParticipants", {"room": name}, token)
+        assert (code, body["code"]) == (status, names[status]), body
+
+
+async def test_what_is_not_there_says_so(web: Node) -> None:
+    _, client = web
+    token = api.AccessToken(*await pair(client)).with_grants(api.VideoGrants(room_list=True)).to_jwt()
+    code, body = await asked(client, "CreateRoom", {"name": "a"}, token)
+    assert (code, body["code"]) == (501, "unimplemented")
+    assert "web-calls/connect" in body["msg"]
+    assert (await asked(client, "Nothing", {}, token))[1]["code"] == "bad_route"
+    code, body = await asked(client, "ListRooms", {"names": 7}, token)
+    assert (code, body["code"]) == (400, "invalid_argument")
+    assert (await asked(client, "ListRooms", {}, token))[0] == 200
+
+
+async def test_people_who_are_in_no_room_get_no_data(web: Node) -> None:
+    _, client = web
+    name, _ = invited(web)
+    async with livekit(client) as sdk:
+        with pytest.raises(api.ServerError) as refused:
+            await sdk.room.send_data(
+                api.SendDataRequest(room=name, data=b"x", destination_identities=["nobody"])
+            )
+        assert refused.value.code == "not_found"
+        everybody = await sdk.room.list_participants(api.ListParticipantsRequest(room=name))
+        (agent,) = everybody.participants
+        with pytest.raises(api.ServerError) as kept:
+            await sdk.room.update_participant(
+                api.UpdateParticipantRequest(room=name, identity=agent.identity, name="Eve")
+            )
+        assert kept.value.code == "failed_precondition"
+
+
+async def test_the_pair_ends_with_its_key(web: Node) -> None:
+    server, client = web
+    made = await server.store.create_key("desk", ["web-calls"])
+    async with livekit(client, made) as sdk:
+        await sdk.room.list_rooms(api.ListRoomsRequest())
+        row = await server.find_key(made)
+        assert row is not None
+        await server.store.revoke_key("desk", row.id)
+        with pytest.raises(api.ServerError) as refused:
+            await sdk.room.list_rooms(api.ListRoomsRequest())
+        assert refused.value.code == "unauthenticated"
+
+
+async def asked(client: Http, method: str, body: Any, token: str) -> tuple[int, dict[str, Any]]:
+    path = f"/twirp/livekit.RoomService/{method}"
+    async with client.post(path, json=body, headers=bearer(token)) as answer:
+        return answer.status, await answer.json()
