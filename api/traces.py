@@ -131,6 +131,8 @@ def _sample(sample: dict[str, Any]) -> TraceSample:
         remoteFractionLost=sample["remote_fraction_lost"],
         remoteJitterMs=sample["remote_jitter_ms"],
         rttMs=sample["rtt_ms"],
+        mos=sample.get("mos"),
+        remoteMos=sample.get("remote_mos"),
     )
 
 

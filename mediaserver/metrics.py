@@ -35,6 +35,9 @@ LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
 
 _LATENCY_BUCKETS_S = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 4.0)
+_MOS_BUCKETS = (1.5, 2.0, 2.6, 3.1, 3.6, 4.0, 4.2, 4.3, 4.5)
+"""Grades of G.107 Annex B between them: below 2.6 nearly nobody is satisfied, above 4.3 everybody is."""
+
 _LAG_BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _PAUSE_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25)
 
@@ -148,6 +151,7 @@ class Metrics:
         self.loop_lag = self._histogram("loop_lag_seconds", "Lateness of the event loop", _LAG_BUCKETS_S)
         self.gc_pause = self._histogram("gc_pause_seconds", "Garbage collections", _PAUSE_BUCKETS_S)
         self.rtp = self._counter("rtp_packets", "RTP packets of ended calls", ("kind",))
+        self.mos = self._histogram("mos", "MOS (G.107) of what the far ends of calls sent", _MOS_BUCKETS)
         self.engine_errors = self._counter("engine_errors", "Failures of engines and agents", ("kind",))
         self.silences = self._counter(
             "silences", "Over 2 s in the agent's turn, by what they are due to", ("cause",)
@@ -181,6 +185,9 @@ class Metrics:
         """Adds the media statistics of a call that ended."""
         for field, kind in RTP_COUNTS.items():
             self.rtp.labels(kind).inc(max(0, getattr(stats, field, 0)))
+        score = getattr(stats, "mos", None)
+        if score is not None:
+            self.mos.observe(score)
 
     def webhook_attempted(self, outcome: str, duration_ms: int) -> None:
         """Counts one webhook request: "delivered", "retried" or "dead"."""

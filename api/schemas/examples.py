@@ -300,6 +300,8 @@ _TRACE: Final = {
                     "remoteFractionLost": 0.0,
                     "remoteJitterMs": 0.8,
                     "rttMs": 31.2,
+                    "mos": 4.4,
+                    "remoteMos": 4.41,
                 }
             ],
         }

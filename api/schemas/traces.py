@@ -38,6 +38,8 @@ class TraceSample(Model):
     remoteFractionLost: float
     remoteJitterMs: float
     rttMs: float | None
+    mos: float | None = Field(description="MOS (ITU-T G.107) of what was received; null: nothing was")
+    remoteMos: float | None = Field(description="The same of what the far end received; null: no RTCP")
 
 
 class TraceLeg(Model):

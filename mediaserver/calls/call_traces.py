@@ -38,7 +38,8 @@ class MediaHistory:
 
     def add(self, call: Call, at_ms: int) -> None:
         """Takes a sample; nothing before the first packet."""
-        stats = asdict(call.stats)
+        counted = call.stats
+        stats = asdict(counted) | {"mos": counted.mos, "remote_mos": counted.remote_mos}
         if not (stats["packets_sent"] or stats["packets_received"]):
             return
         self.samples.append({"at_ms": at_ms, **{name: _rounded(value) for name, value in stats.items()}})

@@ -25,6 +25,7 @@ from pipeline.plane.rows import KEYS, Happened
 from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare, snapshot
 from sip.errors import LocalError
 from sip.rtp.dtmf_dedup import Way
+from sip.rtp.e_model import delay_ms, mean_opinion_score
 from sip.rtp.heard import Heard
 from sip.rtp.latch import SILENT_S, Latch
 from sip.rtp.media_address import resolved, rtcp_address, unspecified
@@ -67,6 +68,26 @@ class MediaStats:
     remote_fraction_lost: float = 0.0
     remote_jitter_ms: float = 0.0
     rtt_ms: float | None = None
+
+    @property
+    def mos(self) -> float | None:
+        """The mean opinion score (ITU-T G.107) of what the far end sent; None: nothing came."""
+        return _mos(self.lost, self.packets_received, self.rtt_ms, self.jitter_ms)
+
+    @property
+    def remote_mos(self) -> float | None:
+        """The mean opinion score of what the far end received; None: it sent no report."""
+        if self.rtt_ms is None:
+            return None
+        received = self.packets_sent - self.remote_lost
+        return _mos(self.remote_lost, received, self.rtt_ms, self.remote_jitter_ms)
+
+
+def _mos(lost: int, received: int, rtt_ms: float | None, jitter_ms: float) -> float | None:
+    if received <= 0:
+        return None
+    loss = max(lost, 0) / (received + max(lost, 0))
+    return round(mean_opinion_score(loss, delay_ms(rtt_ms, jitter_ms)), 2)
 
 
 class StreamState(Enum):

@@ -107,6 +107,7 @@ async def test_an_outbound_call_is_told_live_after_its_end_and_after_a_restart(
     (leg,) = trace["legs"]
     assert (leg["direction"], leg["trunkId"], leg["leftOut"]) == ("outbound", "carrier", 0)
     assert leg["media"][-1]["packetsSent"] > 5
+    assert leg["media"][-1]["mos"] > 4.2  # the scale of G.711 ends at 4.41
     invite = messages[3]
     assert (invite["local"], invite["remote"]) == (f"127.0.0.1:{site.sip}", f"127.0.0.1:{site.carrier}")
     assert 'username="acme"' in invite["text"]
