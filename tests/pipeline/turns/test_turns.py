@@ -71,9 +71,8 @@ WITH_A_REPLY = (
 
 
 def actions(turns: Turns) -> list[Action]:
-    taken: list[Action] = []
-    while (action := turns.next_action()) is not None:
-        taken.append(action)
+    taken = list(turns.actions)
+    turns.actions.clear()
     return taken
 
 
