@@ -15,7 +15,6 @@ from pipeline.errors import LocalError
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.turns.closing import Farewell
-from pipeline.turns.effects import EFFECTS
 from pipeline.turns.events import (
     Action,
     CallConcluded,
@@ -165,7 +164,7 @@ class Turns:
             if state is not self.state:
                 self.state = state
                 self._timer = None
-            following = EFFECTS[effect](self, event, now)
+            following = effect(self, event, now)
 
     def _catch_up(self, now: float) -> None:
         """Fires the timer while it is due. A timer may be armed in the past, by words that came after their
