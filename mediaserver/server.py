@@ -141,6 +141,7 @@ class Server:
         self._run_calls(recordings, http)
         self._run_retention(recordings)
         self._run_webhooks(http)
+        self._keep(choose_again=self.engines.choose_again)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
         gc.collect()

@@ -2,14 +2,15 @@
 enough.
 
 Candidates are found as files (packages of the extra `local`, directories with models), tried once for their
-cost in CPU time, and the results kept for the life of the process. docs/engines.md has the rules."""
+cost in CPU time, and the results kept for the life of the process, except those of a machine that was too
+busy. docs/engines.md has the rules."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -112,9 +113,12 @@ class Choosing:
         return chosen
 
     async def release(self) -> None:
-        """Closes the voices that were tried: a voice that is used has been started by its user."""
+        """Closes the voices that were tried, since a voice that is used has been started by its user. Forgets
+        trials that a busy machine has spoilt."""
         held, self._held = self._held, []
         self._promised.clear()
+        self._recognizers = {name: each for name, each in self._recognizers.items() if not each.passing}
+        self._voices = {name: each for name, each in self._voices.items() if not each.passing}
         for voice in held:
             await voice.close()
 
@@ -125,9 +129,10 @@ class Choosing:
         candidates = await asyncio.to_thread(lambda: list(recognizer_candidates(self._places, languages)))
         best: tuple[Candidate, RecognizerTrial] | None = None
         slow: tuple[Candidate, RecognizerTrial] | None = None
-        passed_over = []
+        passed_over, passing = [], False
         for each in candidates:  # the smallest first: a model larger than a slow one is slower
             trial = await self._recognizer_trial(each, refused)
+            passing = passing or trial.passing
             if trial.problem:
                 passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ms <= DECODE_MS:
@@ -136,7 +141,8 @@ class Choosing:
                 slow = (each, trial)
                 passed_over.append(f"{each}: {_decode(trial)}, more than {DECODE_MS:.0f}{_without_avx()}")
                 break
-        return self._settled_recognizer(wanted, best, slow, refused, passed_over=tuple(passed_over))
+        chosen = self._settled_recognizer(wanted, best, slow, refused, passed_over=tuple(passed_over))
+        return replace(chosen, passing=passing)
 
     def _settled_recognizer(
         self,
@@ -180,6 +186,7 @@ class Choosing:
         candidates = await asyncio.to_thread(lambda: list(voice_candidates(self._places, language)))
         passed_over: list[str] = []
         slow: list[str] = []
+        passing = False
         for each in candidates:
             name = each.engine.name
             most, callers = (KOKORO_RATIO, 2) if name == "kokoro" else (PIPER_RATIO, 1)
@@ -190,18 +197,24 @@ class Choosing:
             figures = f"{trial.cpu_ratio:.2f} s of CPU for a second of speech" + (
                 " with two callers" if callers == 2 else ""
             )
+            passing = passing or trial.passing
             if trial.problem:
                 passed_over.append(f"{each}: {trial.problem}")
             elif trial.cpu_ratio <= most:
-                return self._taken(wanted, each, trial, f"{each}: {figures}", tuple(passed_over))
+                taken = self._taken(wanted, each, trial, f"{each}: {figures}", tuple(passed_over))
+                return replace(taken, passing=passing)
             else:
                 slow.append(name)
                 passed_over.append(f"{each}: {figures}, more than {most}{_without_avx()}")
-        if EMBEDDED["tts"].identity in refused:
-            reason = refused[EMBEDDED["tts"].identity]
-            return Chosen(wanted=wanted, engine=None, reason=reason, passed_over=tuple(passed_over))
-        reason = f"comes with the server, speaks {language} like a machine"
-        return Chosen(wanted=wanted, engine=EMBEDDED["tts"], reason=reason, passed_over=tuple(passed_over))
+        engine: EngineChoice | None = EMBEDDED["tts"]
+        reason = refused.get(EMBEDDED["tts"].identity, "")
+        if reason:
+            engine = None
+        else:
+            reason = f"comes with the server, speaks {language} like a machine"
+        return Chosen(
+            wanted=wanted, engine=engine, reason=reason, passed_over=tuple(passed_over), passing=passing
+        )
 
     async def _voice_trial(
         self, each: Candidate, refused: Mapping[str, str], *, language: str, callers: int
@@ -228,7 +241,7 @@ class Choosing:
         except (EngineError, SettingsRefused, ValueError) as error:
             return VoiceTrial(problem=str(error))
         except TimeoutError:
-            return VoiceTrial(problem=f"not started in {START_S:.0f} s")
+            return VoiceTrial(problem=f"not started in {START_S:.0f} s", passing=True)
         return await self._try_voice(voice, language=language, callers=callers)
 
     # Recognisers and voices ---------------------------------------------------------------------------------

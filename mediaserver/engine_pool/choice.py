@@ -93,7 +93,8 @@ class Chosen:
     install.
 
     `title`: the model's name. `cpu_ms`: of a recogniser's decode of 3 s; `cpu_ratio`: of a voice, seconds of
-    CPU per second of speech; 0: not measured. `passed_over`: better engines, and why they are not used."""
+    CPU per second of speech; 0: not measured. `passed_over`: better engines, and why they are not used;
+    `passing`: one of these was not tried to the end, since the machine was too busy."""
 
     wanted: EngineChoice
     engine: EngineChoice | None
@@ -102,6 +103,7 @@ class Chosen:
     cpu_ms: float = 0.0
     cpu_ratio: float = 0.0
     passed_over: tuple[str, ...] = ()
+    passing: bool = False
 
     def __str__(self) -> str:
         """Returns one line for a log or a terminal."""
@@ -144,16 +146,20 @@ class AutoEngines:
         self._chosen: dict[str, Chosen] = {}
 
     async def choose(self, wanted: Iterable[EngineChoice], refused: Mapping[str, str]) -> None:
-        """Chooses an engine for each of `wanted`. A choice that fails leaves its "auto" without an engine and
-        does not stop the server."""
+        """Chooses an engine for each of `wanted`. A choice that fails does not stop the server, and leaves
+        its "auto" with the engine chosen before, if any."""
         if self._chooser is None:
             return
         for each in wanted:
             with boundary(log, "engine not looked for", kind=each.kind) as failure:  # files, libraries
-                self._chosen[each.identity] = await self._chooser.choose(each, refused)
+                found = await self._chooser.choose(each, refused)
             if failure.error is not None:
                 reason = f"nothing could be looked for ({failure.kind}): name an engine"
-                self._chosen[each.identity] = Chosen(wanted=each, engine=None, reason=reason)
+                found = Chosen(wanted=each, engine=None, reason=reason)
+            before = self._chosen.get(each.identity, found)
+            if found.engine is None and before.engine is not None and before.engine.identity not in refused:
+                found = before
+            self._chosen[each.identity] = found
 
     async def release(self) -> None:
         """Closes what the chooser started for trials and no longer needs."""

@@ -7,9 +7,10 @@ with its reason to `/readyz` and `doctor`, and a call for its agent is refused w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Final
 from weakref import WeakSet
 
 from mediaserver.engine_pool.choice import AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
@@ -31,6 +32,9 @@ from pipeline.session.prompts import Phrases
 from pipeline.settings import SessionSettings
 from pipeline.speech import TextToSpeech
 from pipeline.stt.fallback import FallbackRecognizer
+
+AGAIN_S: Final = 300.0
+"""Seconds from one trial to the next of what a busy machine has spoilt: a trial costs 1 s of CPU."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -102,9 +106,14 @@ class Engines:
         named = [each for each in wanted if each.name != AUTO]
         open_ones = [each for each in wanted if each.name == AUTO]
         settled = {each.agent_id for each in choices if all(one.name != AUTO for one in each.all_engines)}
+        await self._start_chosen(open_ones, self._start_named(named, settled))
+        await self._prepare_all({choice.agent_id for choice in choices} - settled)
+
+    async def _start_chosen(self, open_ones: Sequence[EngineChoice], *meanwhile: Awaitable[None]) -> None:
+        """Starts what each "auto" of `open_ones` becomes. `meanwhile` is awaited during the trials."""
         refused: dict[str, str] = {}
         try:
-            await asyncio.gather(self._start_named(named, settled), self._auto.choose(open_ones, refused))
+            await asyncio.gather(*meanwhile, self._auto.choose(open_ones, refused))
             while open_ones:  # until each has an engine that starts, or no candidate is left
                 found = {each.identity: self._auto.resolved(each) for each in open_ones}
                 engines = [each for each in found.values() if each.name != AUTO]
@@ -117,7 +126,21 @@ class Engines:
             await self._auto.release()
         self.running.missing |= self._auto.unmet
         self._settle()
-        await self._prepare_all({choice.agent_id for choice in choices} - settled)
+
+    async def choose_again(self) -> None:
+        """Runs until cancelled: every `AGAIN_S`, tries again what was passed over because the machine was too
+        busy. Calls in progress keep their engines."""
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            async with self._changing:
+                spoilt = [each.wanted for each in self.chosen() if each.passing]
+                if not spoilt:
+                    continue
+                before = self._choices
+                await self._start_chosen(spoilt)
+                pairs = zip(before, self._choices, strict=True)
+                await self._prepare_all({new.agent_id for old, new in pairs if new != old})
+                await self._close_unused()
 
     async def _start_named(self, named: Iterable[EngineChoice], settled: Container[str]) -> None:
         """Starts named engines and prepares the agents that use these alone, without waiting for trials."""

@@ -32,19 +32,21 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 @dataclass(frozen=True, slots=True)
 class RecognizerTrial:
     """A recogniser's trial. `cpu_ms`: CPU time of a decode of 3 s by one thread; `problem`: why there was
-    none."""
+    none; `passing`: a later trial may succeed, since the machine was too busy for this one."""
 
     cpu_ms: float = 0.0
     problem: str = ""
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceTrial:
     """A voice's trial. `cpu_ratio`: seconds of CPU per second of speech, for each of the callers while all of
-    them wait; `problem`: why there was none."""
+    them wait; `problem`: why there was none; `passing`: as in `RecognizerTrial`."""
 
     cpu_ratio: float = 0.0
     problem: str = ""
+    passing: bool = False
 
 
 async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
@@ -58,7 +60,7 @@ async def try_whisper(directory: Path, *, window_s: int, compute_type: str) -> R
             written, _ = await process.communicate()
             status = await process.wait()
     except TimeoutError:
-        return RecognizerTrial(problem=f"no decode in {RECOGNIZER_S:.0f} s")
+        return RecognizerTrial(problem=f"no decode in {RECOGNIZER_S:.0f} s", passing=True)
     except OSError as error:
         return RecognizerTrial(problem=f"its trial does not start: {error.strerror or error}")
     try:
@@ -75,7 +77,8 @@ async def try_voice(voice: ProcessVoice, *, language: str, callers: int) -> Voic
         async with asyncio.timeout(VOICE_S):
             seconds = await asyncio.gather(*(_spoken_s(voice, language) for _ in range(callers)))
     except TimeoutError:
-        return VoiceTrial(problem=f"not through with {callers * 4} s of speech in {VOICE_S:.0f} s")
+        problem = f"not through with {callers * 4} s of speech in {VOICE_S:.0f} s"
+        return VoiceTrial(problem=problem, passing=True)
     except EngineError as error:
         return VoiceTrial(problem=str(error))
     longest_s = max(seconds)

@@ -161,9 +161,9 @@ class CallProgressClassifier:
     def push(self, frame: Pcm, now: float) -> CallProgressEvent | None:
         """Takes the next frame, 20 ms of int16 at `rate_hz`; returns the event that the frame made certain,
         else None."""
+        active = self._vad.push(frame).active
         kernels.line_step(frame, self._buffer, _COSINES, _SINES, self._seen)
         self._remember()
-        active = self._vad.push(frame).active
         if self._is_tone():
             kind = self._tone_goes_on()
             self._after_tone_ms = 0

@@ -119,9 +119,9 @@ class AudioInput:
         `concealed`: the frame replaces a lost one. `echo`: the frame is the echo of the agent's voice."""
         self.last_frame_at = now
         self._end = end = position + self._n
-        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
         self._behind[self._slot] = False
         self._keep(self._silence if echo else frame)  # the recogniser must not get the agent's words
+        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
         if position < self._masked_until:
             self._skip_tone(frame)
             return None

@@ -42,12 +42,12 @@ SILENT_AGENT: Final = "agent_silent"
 _THINKING: Final = frozenset((State.OPENING, State.REPLYING))
 
 
-def cause_in(state: State, *, agent: str, asking: bool) -> str:
+def cause_in(state: State, *, agent: str) -> str:
     """Names the cause of a silence in `state`, "" for the caller's turn. `agent`: the cause while the agent
-    works; `asking`: the recogniser's words are awaited."""
+    works."""
     if state in _THINKING or (state is State.LISTENING and agent == SILENT_AGENT):
         return agent
-    return "stt_late" if state is State.ENDPOINTING and asking else CAUSES.get(state, "")
+    return CAUSES.get(state, "")
 
 
 class DeadAirWatch:

@@ -69,6 +69,10 @@ _DEAF: Final = frozenset((State.OPENING, State.CLOSING, State.ENDED))
 
 _LOWERED: Final = frozenset((State.DUCKED, State.JUDGING))
 _SILENCED: Final = frozenset((State.HALTED, State.DOUBTING, State.PRESUMING))
+_PLAIN: Final = frozenset(State) - _LOWERED - _SILENCED - {State.REPLYING}
+"""States in which the playout is neither held nor lowered; REPLYING holds an answer that the caller is about
+to speak over."""
+
 _SAYING: Final = frozenset((State.SPEAKING, State.OVERLAPPED))
 
 
@@ -77,6 +81,7 @@ class Dialogue:
     playout and `TurnOwner` for `AgentTurns`.
 
     `playout`: the `AudioSource` of the leg. `over`: a future that gets the reason of the conversation's end.
+    `begun`: `begin` has been called; before it nothing but `end` may be.
     """
 
     def __init__(
@@ -96,24 +101,21 @@ class Dialogue:
         self._turns, self._watch = self._fresh(self._loop.time())
         self._voice = VoiceGate(audio_input, settings)
         self._waits_for = "agent_late"
-        self._tasks: asyncio.TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup
+        self.begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._type_ahead = TypeAhead()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """Starts the conversation with the agent's first words. Decoding and answering run in `tasks`."""
-        self._tasks = tasks
+        self._tasks, self.begun = tasks, True
         now = self._loop.time()
         self._turns, self._watch = self._fresh(now)  # time before, in answer detection, does not count
-        self._drain(now)
+        self._carry_out(now)
+        self._set_timer(self._turns.timer_at())
 
     def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
         return Turns(self._settings, now), DeadAirWatch(self._turn_log.silence, now)
-
-    @property
-    def begun(self) -> bool:
-        """Whether `begin` has been called."""
-        return self._tasks is not None
 
     def end(self, reason: EndReason) -> None:
         """Ends the conversation at once for `reason`; the first reason stands."""
@@ -140,16 +142,16 @@ class Dialogue:
     def heard(self, sound: Sound, now: float) -> None:
         """Takes a change in the caller's voice, or background speech, where `VoiceGate` lets it count."""
         state = self._turns.state
-        if sound is Sound.MURMURED and state is State.LISTENING and self._tasks is not None:
+        if sound is Sound.MURMURED and state is State.LISTENING:
             self._recognition.poll_background(self._turns.turn, self.agent_turns.expected, self._tasks)
         taken_for = self._voice.heard(sound, self._turns, now)
         if taken_for is Sound.STOPPED:
             self._fell_silent(state, now)
         elif taken_for is not None:
-            self._watch.voice(now)
             self._spoke(taken_for, state, now)
 
     def _spoke(self, sound: Sound, state: State, now: float) -> None:
+        self._watch.voice(now)
         if sound is Sound.STARTED:
             if state not in _DEAF:
                 self._recognition.open(self._turns.gather.awaited)
@@ -273,23 +275,27 @@ class Dialogue:
             log.exception("turn-taking broke", extra={"call_id": self._turn_log.call_id})
             self.end(EndReason.ENGINE_ERROR)
             return
-        observer = self._observer
-        if observer is not None and self._turns.state is not before:
-            observer.state_changed(self._turns.state.name.lower(), now)
-        self._drain(now)
+        if self._observer is not None and self._turns.state is not before:
+            self._observer.state_changed(self._turns.state.name.lower(), now)
+        if self._turns.actions:
+            self._carry_out(now)
+        self._set_timer(self._turns.timer_at())
         if self._turns.state is not before:
-            self._set_playout(now)
+            self._set_playout(before, now)
         self._note_phase(now)
 
     def _note_phase(self, now: float) -> None:
         """Sets the cause of a silence from now on, by the state of the turn machine."""
-        asking = self._recognition.is_asking
-        self._watch.phase(cause_in(self._turns.state, agent=self._waits_for, asking=asking), now)
+        state = self._turns.state
+        late = state is State.ENDPOINTING and self._recognition.is_asking
+        self._watch.phase("stt_late" if late else cause_in(state, agent=self._waits_for), now)
 
-    def _set_playout(self, now: float) -> None:
-        """Holds, ducks, restores or releases the playout, by the state of the turn machine."""
+    def _set_playout(self, before: State, now: float) -> None:
+        """Holds, ducks, restores or releases the playout on entering the turn machine's state."""
         state = self._turns.state
         self._audio_input.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
+        if state in _PLAIN and before in _PLAIN:
+            return
         if state in _SILENCED:
             self.playout.hold()
             return
@@ -301,10 +307,13 @@ class Dialogue:
         if self.playout.release(now) and self._turns.state is state in _SAYING and not self.playout.is_filled:
             self.playout_ran_out(now)  # the last frame may have left while the playout was held
 
-    def _drain(self, now: float) -> None:
-        while (action := self._turns.next_action()) is not None:
+    def _carry_out(self, now: float) -> None:
+        actions = self._turns.actions
+        while actions:  # an action may be an event that adds more
+            action = actions.popleft()
             _ACTIONS[type(action)](self, action, now)
-        at = self._turns.timer_at()
+
+    def _set_timer(self, at: float | None) -> None:
         if self._timer is not None:
             if at == self._timer.when():
                 return
@@ -316,18 +325,15 @@ class Dialogue:
     # Actions of the turn machine ------------------------------------------------------------------------
 
     def _decode(self, action: Decode, now: float) -> None:
-        if self._tasks is not None:
-            noisy = self._turns.noise.is_noisy(now)
-            self._recognition.decode(action.turn, self._tasks, judged=True, noisy=noisy)
+        noisy = self._turns.noise.is_noisy(now)
+        self._recognition.decode(action.turn, self._tasks, judged=True, noisy=noisy)
 
     def _request_partial(self, action: RequestPartial, now: float) -> None:
         self._check_voice(action, now)
-        if self._tasks is not None:
-            self._recognition.request_partial(action.turn, self._tasks)
+        self._recognition.request_partial(action.turn, self._tasks)
 
     def _poll_partial(self, action: PollPartial, now: float) -> None:
-        if self._tasks is not None:
-            self._recognition.poll_partial(action.turn, self._tasks)
+        self._recognition.poll_partial(action.turn, self._tasks)
 
     def _accept_speech(self, action: AcceptSpeech, now: float) -> None:
         self._audio_input.accept_speech()
@@ -342,8 +348,7 @@ class Dialogue:
         if isinstance(action.event, UserSaid) and action.silent_since is not None:
             self._watch.caller(action.silent_since)
             self._audio_input.believe(action.event.text)
-        if self._tasks is not None:
-            self.agent_turns.start(action, now, self._tasks)
+        self.agent_turns.start(action, now, self._tasks)
 
     def _confirm_turn(self, action: ConfirmTurn, now: float) -> None:
         self.agent_turns.confirm_turn(action.endpoint_due, now)

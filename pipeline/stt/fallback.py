@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ WINDOW_S: Final = 60  # the next engine gets this much of the end of a longer ut
 _FRAMES_AT_ONCE: Final = 25  # replayed before others get the loop: at most 3 ms of pocketsphinx
 
 OnFault = Callable[[str], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,7 @@ class FallbackListening:
             self._place += 1
         self._listening: Listening | None = None
         self._broken: EngineError | None = None
-        try:
-            self._listening = self._opened()
-        except EngineError as error:
-            self._broken = error
+        self._listening = self._attempt(self._open)
 
     def push(self, samples: Pcm) -> None:
         """Passes the samples to the engine, and keeps a copy for the engines after it."""
@@ -119,25 +118,14 @@ class FallbackListening:
             if len(self._kept) > (WINDOW_S + 1) * second:
                 del self._kept[:second]
                 self._cut += second
-        listening = self._listening
-        if listening is not None:
-            try:
-                listening.push(samples)
-            except Exception as error:  # for every frame: `contained` costs 1 µs
-                self._give_up(error)
+        if self._listening is not None:
+            self._attempt(self._listening.push, samples)
 
     def partial(self) -> str:
         """The interim text of the current engine, at most `LONGEST_TEXT` characters."""
-        listening = self._listening
-        if listening is None:
+        if self._listening is None:
             return ""
-        try:
-            with self._contained():
-                return listening.partial()[:LONGEST_TEXT]
-        except EngineError as error:
-            self._broken = error
-        self._drop()
-        return ""
+        return (self._attempt(self._listening.partial) or "")[:LONGEST_TEXT]
 
     async def result(self) -> Hypothesis:
         """Recognises all audio so far with the first engine that succeeds; the last engine is asked once more
@@ -184,8 +172,15 @@ class FallbackListening:
         text = heard.text[:LONGEST_TEXT].rpartition(" ")[0] or heard.text[:LONGEST_TEXT]
         return replace(heard, text=text, words=heard.words[: len(text.split())])
 
+    def _attempt(self, act: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> T | None:
+        """Calls the current engine; drops the engine after an exception, which `result` handles."""
+        try:
+            return act(*args, **keywords)
+        except Exception as error:  # for every frame: `contained` costs 1 µs
+            self._give_up(error)
+            return None
+
     def _give_up(self, error: Exception) -> None:
-        """Drops the current engine after an exception in `push` or `partial`; `result` handles the error."""
         try:
             with self._contained():
                 raise error
@@ -236,7 +231,8 @@ class FallbackListening:
         `EngineError`."""
         if self._closed:
             raise EngineError("this utterance was closed", retryable=False)
-        listening = self._opened()
+        with self._contained():
+            listening = self._open()
         step, place, frames = 2 * frame_samples(self._rate_hz), self._cut, 0
         with ExitStack() as unfinished:
             unfinished.callback(self._free, listening)
@@ -256,10 +252,9 @@ class FallbackListening:
             self._kept = bytearray()
         return listening
 
-    def _opened(self) -> Listening:
+    def _open(self) -> Listening:
         engine = self._fallback.recognizers[self._place].engine
-        with self._contained():
-            return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
+        return engine.listen(rate_hz=self._rate_hz, language=self._language, expected=self._expected)
 
     def _free(self, listening: Listening) -> None:
         try:

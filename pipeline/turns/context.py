@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from pipeline.endpointing.policy import Endpointing
 from pipeline.settings import SessionSettings
 from pipeline.turns.closing import Farewell
-from pipeline.turns.events import Action, Inner, State
+from pipeline.turns.events import Action, Event, Inner, State
 from pipeline.turns.gather import Gather
 from pipeline.turns.noise import NoiseEvidence
 from pipeline.turns.overlap import OverlapJudge
@@ -42,3 +43,7 @@ class TurnContext(Protocol):
 
     def endpoint_at(self) -> float:
         """Loop time at which the caller's turn ends if they stay silent."""
+
+
+Effect: TypeAlias = Callable[[TurnContext, Event | None, float], Inner | None]
+"""What a transition does, at loop time in seconds; the event that it returns happens at once."""

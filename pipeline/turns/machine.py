@@ -1,8 +1,8 @@
 """The turn machine: runs the transitions of `pipeline.turns.table`, which explains its states.
 
-The machine has no audio, no task and no clock: `receive(event, now)` takes an event, `next_action()` gives an
-action, `timer_at()` the time of the next `handle_timer(now)`. A test can play a whole call in a millisecond
-and reproduce a race as an order of events."""
+The machine has no audio, no task and no clock: `receive(event, now)` takes an event, `actions` queues what
+is to be done, `timer_at()` is the time of the next `handle_timer(now)`. A test can play a whole call in a
+millisecond and reproduce a race as an order of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pipeline.errors import LocalError
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.turns.closing import Farewell
-from pipeline.turns.effects import EFFECTS
 from pipeline.turns.events import (
     Action,
     CallConcluded,
@@ -77,10 +76,6 @@ class Turns:
         if kind is not None:
             self._step(kind, event, now)
         self._catch_up(now)
-
-    def next_action(self) -> Action | None:
-        """Takes the next action from the queue; None when the queue is empty."""
-        return self.actions.popleft() if self.actions else None
 
     def timer_at(self) -> float | None:
         """Loop time at which `handle_timer` is due; None: never."""
@@ -169,7 +164,7 @@ class Turns:
             if state is not self.state:
                 self.state = state
                 self._timer = None
-            following = EFFECTS[effect](self, event, now)
+            following = effect(self, event, now)
 
     def _catch_up(self, now: float) -> None:
         """Fires the timer while it is due. A timer may be armed in the past, by words that came after their

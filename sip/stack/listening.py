@@ -133,15 +133,15 @@ class StreamListener:
             logger.warning("connections taken again", extra={"listener": self._name})
 
 
-async def bind_streams(host: str, port: int, *, mapped: bool = False) -> list[socket.socket]:
-    """Returns sockets that listen on every address of `host`; with `mapped` that of "::" for IPv4 too. Raises
-    OSError."""
+async def bind_streams(host: str, port: int) -> list[socket.socket]:
+    """Returns sockets that listen on every address of `host`; that of "::" takes IPv4 too, with addresses as
+    ::ffff:192.0.2.1 (RFC 4291 §2.5.5.2). Raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            bound.append(_bind(family, address, v6_only=not mapped or len(found) > 1))
+            bound.append(_bind(family, address, v6_only=len(found) > 1))
     except OSError:
         for each in bound:
             each.close()

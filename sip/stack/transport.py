@@ -206,7 +206,7 @@ class Transport:
 
     async def listen_stream(self, name: str, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
         """Binds the stream transport "tcp", or "tls" with its context. Raises OSError."""
-        for bound in await bind_streams(host, port, mapped=True):
+        for bound in await bind_streams(host, port):
             door = _StreamDoor(self, name, tls)
             listener = StreamListener(name, bound, door, ceiling=self._ceiling)
             self._listeners.append(listener)

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 
 from mediaserver.demo.micro_whisper import MODEL_DIR
+from mediaserver.engine_pool import warm_up
 from mediaserver.engine_pool.warm_up import try_whisper
 from pipeline.audio import Pcm
 from pipeline.confinement.messages import pack
@@ -366,6 +367,13 @@ async def test_a_trial_of_a_model_that_cannot_be_loaded_says_why(tmp_path: Path,
     assert trial.cpu_ms == 0
     assert "process ended" not in trial.problem
     assert trial.problem
+    assert not trial.passing
+
+
+async def test_a_trial_that_does_not_end_in_its_time_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "RECOGNIZER_S", 0.01)
+    trial = await try_whisper(MODEL_DIR, window_s=1, compute_type="int8")
+    assert (trial.problem, trial.passing) == ("no decode in 0 s", True)
 
 
 @pytest.mark.parametrize(

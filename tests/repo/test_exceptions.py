@@ -21,7 +21,7 @@ ALLOWED: Final = {
     "mediaserver/logging.py:LineHandler.emit": "the `str` of a field that is logged: who logs must not fail",
     "pipeline/errors.py:boundary": "a task, and somebody else's code: logged, and goes no further",
     "pipeline/errors.py:contained": "an engine or an agent: whatever it raises becomes an `EngineError`",
-    "pipeline/stt/fallback.py:FallbackListening.push": "a recogniser, for every frame: logged by `contained`",
+    "pipeline/stt/fallback.py:FallbackListening._attempt": "a recogniser, for every frame: `contained` logs",
     "pipeline/stt/whisper/batching.py:DecodeQueue._pass": "a decoding thread: whoever waits is told",
     "pipeline/stt/whisper/process.py:reported": "a helper process of a model: the server is told",
     "pipeline/tts/espeak_library.py:EspeakLibrary._received": "a callback of C, which no exception may cross",

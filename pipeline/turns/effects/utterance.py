@@ -36,19 +36,21 @@ FRAME_SLACK_S: Final = 0.005  # the frame that completes the silence arrives lat
 
 def hear(turns: TurnContext, event: Event | None, now: float) -> None:
     """Begins an utterance of the caller, who has the floor."""
-    turns.next_turn()
     turns.utterance.begin(now)
     turns.noise.last_speech_was_noise = False
     if isinstance(event, ReplyHeard):
         _note_reply_heard(turns, now)
-    turns.arm(now + turns.noise.check_s(now), Inner.VOICE_CHECK_DUE)
+    check_at = now + turns.noise.check_s(now)
+    turns.next_turn()
+    turns.arm(check_at, Inner.VOICE_CHECK_DUE)
 
 
 def hear_on(turns: TurnContext, event: Event | None, now: float) -> None:
     """Goes on with the utterance after a pause; words decoded so far are incomplete."""
-    turns.next_turn()
     turns.utterance.go_on(now)
-    turns.arm(now + turns.noise.check_s(now), Inner.VOICE_CHECK_DUE)
+    check_at = now + turns.noise.check_s(now)
+    turns.next_turn()
+    turns.arm(check_at, Inner.VOICE_CHECK_DUE)
 
 
 def retract(turns: TurnContext, event: Event | None, now: float) -> None:

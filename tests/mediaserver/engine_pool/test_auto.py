@@ -18,11 +18,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from api import health
 from api.http.auth import SERVER
+from bench.support.virtual_clock import VirtualLoop
 from mediaserver.engine_pool import auto
 from mediaserver.engine_pool.auto import Choosing, hearing_problems
-from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, Chosen, EngineChoice
-from mediaserver.engine_pool.pool import Engines
-from mediaserver.engine_pool.warm_up import RecognizerTrial, VoiceTrial
+from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, AutoEngines, Chosen, EngineChoice
+from mediaserver.engine_pool.pool import AGAIN_S, Engines
+from mediaserver.engine_pool.warm_up import RECOGNIZER_S, RecognizerTrial, VoiceTrial
 from mediaserver.models.files import MANIFEST
 from mediaserver.models.places import models_in
 from mediaserver.server import Server
@@ -426,9 +427,14 @@ def agent(number: int, needs: Mapping[str, Any]) -> AgentChoice:
     )
 
 
-async def brought_up(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+async def brought_up(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, agents: list[str] | None = None
+) -> None:
+    """Starts the engines; `agents` gets the ids of those that are ready."""
+
     async def prepared(choice: AgentChoice) -> None:
-        return None
+        if agents is not None:
+            agents.append(choice.agent_id)
 
     monkeypatch.setattr(engines, "_prepare", prepared)
     await engines.start()
@@ -467,6 +473,73 @@ class Blocked(Failing):
         self.asked.set()
         await self.go.wait()
         return Chosen(wanted=wanted, engine=EMBEDDED[wanted.kind], reason="tried")
+
+
+@dataclass
+class Busy:
+    """A machine on which the first trials of each recogniser do not end in their time."""
+
+    spoilt: int
+    asked: list[float] = field(default_factory=list)
+
+    async def __call__(self, directory: Path, *, window_s: int, compute_type: str) -> RecognizerTrial:
+        self.asked.append(asyncio.get_running_loop().time())
+        if len(self.asked) <= self.spoilt:
+            await asyncio.sleep(RECOGNIZER_S)
+            return RecognizerTrial(problem="no decode in 25 s", passing=True)
+        return RecognizerTrial(cpu_ms=100.0)
+
+
+@pytest.mark.parametrize(("needs", "meanwhile"), [(ASKED, "pocketsphinx"), (FREE, "")])
+def test_what_a_busy_machine_could_not_try_is_tried_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, needs: dict[str, Any], meanwhile: str
+) -> None:
+    busy, parts = Busy(spoilt=2), Parts()
+    prepared: list[str] = []
+
+    async def hours() -> None:
+        chooser = Choosing(
+            machine.places, load=machine.load, try_recognizer=busy, try_voice=machine.trials.voice
+        )
+        written = [agent(1, needs), agent(2, needs)]
+        engines = Engines(written, load=parts.load, chooser=chooser)
+        await brought_up(engines, monkeypatch, prepared)
+        assert [each.engine.name if each.engine else "" for each in engines.chosen()] == [meanwhile, "piper"]
+        prepared.clear()
+        again = asyncio.create_task(engines.choose_again())
+        await asyncio.sleep(1.5 * AGAIN_S)  # once more in vain
+        assert prepared == []
+        assert engines.of("agent-1").stt.name == (meanwhile or AUTO)
+        await asyncio.sleep(6 * AGAIN_S)
+        assert engines.of("agent-1").stt.name == engines.of("agent-2").stt.name == "faster-whisper"
+        assert prepared == ["agent-1", "agent-2"]
+        again.cancel()
+        await engines.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(hours())
+    assert len(busy.asked) == 3  # one trial for both agents, and none after it ended
+    assert parts.started.count("faster-whisper") == 1
+
+
+async def test_a_search_that_fails_later_leaves_the_engine_that_was_chosen() -> None:
+    class Once(Failing):
+        def __init__(self) -> None:
+            self.asked = 0
+
+        async def choose(self, wanted: EngineChoice, refused: Mapping[str, str]) -> Chosen:
+            self.asked += 1
+            if self.asked > 1:
+                raise RuntimeError("no file can be opened")
+            return Chosen(wanted=wanted, engine=EMBEDDED["stt"], reason="tried", passing=True)
+
+    ears = recognizers(ASKED)
+    chosen = AutoEngines(Once())
+    await chosen.choose([ears], {})
+    await chosen.choose([ears], {})
+    assert chosen.resolved(ears) == EMBEDDED["stt"]
+    await chosen.choose([ears], {EMBEDDED["stt"].identity: "does not start"})
+    assert chosen.resolved(ears) == ears
 
 
 async def test_agents_that_name_their_engines_wait_for_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from itertools import pairwise
+from types import FunctionType
 from typing import get_args
 
 import pytest
@@ -14,7 +16,7 @@ from pipeline.errors import LocalError
 from pipeline.result import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
-from pipeline.turns.effects import EFFECTS
+from pipeline.turns.effects import closing, gather, noise, overlap, prompting, speculation, utterance
 from pipeline.turns.events import (
     AcceptSpeech,
     Action,
@@ -23,7 +25,6 @@ from pipeline.turns.events import (
     ConfirmTurn,
     Decode,
     Discard,
-    Effect,
     EndCall,
     Event,
     FinalTranscript,
@@ -71,9 +72,8 @@ WITH_A_REPLY = (
 
 
 def actions(turns: Turns) -> list[Action]:
-    taken: list[Action] = []
-    while (action := turns.next_action()) is not None:
-        taken.append(action)
+    taken = list(turns.actions)
+    turns.actions.clear()
     return taken
 
 
@@ -136,9 +136,14 @@ def test_what_a_reply_does_is_thought_of_wherever_there_is_one(state: State, kin
 def test_the_table_knows_every_event_and_every_effect_is_used() -> None:
     kinds = {kind for row in TRANSITIONS.values() for kind in row}
     assert kinds == {*get_args(Event), *Inner}
-    assert (
-        {effect for row in TRANSITIONS.values() for _, effect in row.values()} == set(Effect) == set(EFFECTS)
-    )
+    written = {
+        function
+        for module in (closing, gather, noise, overlap, prompting, speculation, utterance)
+        for function in vars(module).values()
+        if isinstance(function, FunctionType)
+        and [*signature(function).parameters] == ["turns", "event", "now"]
+    }
+    assert {effect for row in TRANSITIONS.values() for _, effect in row.values()} == written
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ENDED])
