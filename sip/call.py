@@ -20,11 +20,13 @@ from sip.dialog.events import (
     MediaAgreed,
 )
 from sip.dialog.invite import Invite
+from sip.dialog.referral import Referral, replacing
 from sip.dialog.uas import IncomingInvite
 from sip.errors import LocalError, RemoteError
 from sip.identity import CallerIdentity, caller_identity
 from sip.message.headers import Headers
 from sip.message.message import Request
+from sip.message.uri import Uri
 from sip.reason import Reason
 from sip.rtp.clip import Clip
 from sip.rtp.media_stream import MediaStats, MediaStream
@@ -213,6 +215,27 @@ class Call:
     async def resume(self) -> None:
         """Takes the far end off hold; raises as `hold` does."""
         await self._set_hold(False)
+
+    @property
+    def refers(self) -> bool:
+        """Whether the far end takes a REFER, as far as it tells."""
+        return self._invite.usage.peer_refers
+
+    def refer(self, to: Uri, changed: Callable[[Referral, float], None]) -> Referral:
+        """Asks the far end to call `to` in place of this side (RFC 3515). The call stays up: whoever asks
+        hangs it up by what `changed` tells. Raises `LocalError` unless the call is up, and while another
+        referral is under way."""
+        referral = Referral(self._invite.usage, to, changed)
+        self._do(referral.send)
+        return referral
+
+    def replaced_by(self, target: Uri) -> Uri:
+        """Returns where a far end is referred that is to take the place of this side in this call (RFC 3891).
+        Raises `LocalError` unless the call is up."""
+        dialog = self._invite.usage.dialog
+        if dialog is None or not self._invite.usage.confirmed:
+            raise LocalError("only a call that is up can be replaced")
+        return replacing(target, dialog)
 
     async def send_dtmf(self, digits: str) -> None:
         """Sends `digits` (0-9, *, #, A-D) and returns when the last has been sent, or the call has ended.

@@ -169,6 +169,10 @@ class Trunk:
         """The From of requests that belong to no call."""
         return self._caller(self.settings.caller_id)
 
+    def uri_of(self, number: str) -> Uri:
+        """Returns the URI of `number` at the carrier."""
+        return replace(self._targets()[0], user=number, params={})
+
     def _targets(self) -> tuple[Uri, ...]:
         """Returns the URIs for INVITEs, in order: the registrar that holds the contact comes first."""
         first = self.registration.index if self.registration is not None and self.registered else 0

@@ -64,12 +64,23 @@ class EndedData(EventData):
     sip: SipReport = Field(default_factory=SipReport)
 
 
+class TriedRung(BaseModel):
+    """What came of a rung of the transfer ladder; `status`: the SIP code that told it."""
+
+    rung: str
+    outcome: str
+    status: int | None = None
+
+
 class TransferredData(EventData):
-    """A caller was handed on, or could not be; `outcome` "answered" when the target was reached."""
+    """A caller was handed on, or could not be; `outcome` "answered" when the target was reached. `rung`: how
+    ("refer", "refer_replaces", "bridge"); `tried`: what the carrier was asked for."""
 
     target: str
     outcome: str
     reason: str | None = None
+    rung: str | None = None
+    tried: list[TriedRung] | None = None
 
 
 class TurnData(EventData, Turn):

@@ -234,7 +234,12 @@ _EVENT_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "call.failed": _FAILED,
     "call.cancelled": {**_ENDED, "status": "CANCELLED", "hangupCause": "cancelled", "sipStatus": None},
     "call.unknown": {**_ENDED, "status": "UNKNOWN", "hangupCause": "node_lost", "sipStatus": None},
-    "call.transferred": {"target": "front_desk", "outcome": "answered"},
+    "call.transferred": {
+        "target": "front_desk",
+        "outcome": "answered",
+        "rung": "bridge",
+        "tried": [{"rung": "refer", "outcome": "refused", "status": 405}],
+    },
     "turn.completed": _TURN,
     "transcript.completed": {"transcript": _LINES},
     "analysis.completed": {"analysis": _ANALYSIS},

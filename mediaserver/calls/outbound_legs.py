@@ -23,7 +23,9 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from sip.call import Call
 from sip.endpoint import Endpoint
+from sip.message.uri import Uri
 from sip.states import CallState
+from sip.trunk import Trunk
 
 
 class DialRefused(InvalidRequest):
@@ -37,7 +39,7 @@ class LinesBusy(DialRefused):
 @dataclass(frozen=True, slots=True)
 class Route:
     """A number that may be called, with its trunk, caller ID, and the header fields of its INVITE by the
-    variable that each carries. Made by `OutboundLegs.route`."""
+    variable that each carries. `transfer`: the rungs of the trunk. Made by `OutboundLegs.route`."""
 
     agent: AgentSettings
     number: str
@@ -46,6 +48,8 @@ class Route:
     caller_id: str | None
     company_id: str
     send_headers: Mapping[str, str]
+    transfer: str = "bridge"
+    refer_to: str = "sip"
 
 
 class OutboundLegs:
@@ -112,7 +116,23 @@ class OutboundLegs:
         if await self._store.may_not_call(agent.company, number):
             raise DialRefused("Phone number is on the do-not-call list")
         shown, sent = caller_id(agent, trunk), trunk.send_headers
-        return Route(agent, number, dial_number, trunk.id, shown, company_id=company.id, send_headers=sent)
+        return Route(
+            agent,
+            number,
+            dial_number,
+            trunk.id,
+            shown,
+            company_id=company.id,
+            send_headers=sent,
+            transfer=trunk.transfer,
+            refer_to=trunk.refer_to,
+        )
+
+    def refer_to(self, route: Route) -> tuple[Uri, Uri]:
+        """Returns the URIs by which the carrier of `route` is asked to call its number, the preferred one
+        first. Raises `DialRefused`."""
+        sip, tel = self._trunk(route).uri_of(route.dial_number), Uri("tel", route.number)
+        return (tel, sip) if route.refer_to == "tel" else (sip, tel)
 
     async def dial(
         self, route: Route, *, call_id: str, leg_of: str, variables: Mapping[str, str] | None = None
@@ -121,9 +141,7 @@ class OutboundLegs:
         trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to, of which `variables` go
         into the header fields of the route. Raises `DialRefused` (`LinesBusy`: for the moment), `SipError`,
         OSError."""
-        trunk = self._endpoint.trunks.get(route.trunk_id)
-        if trunk is None:
-            raise DialRefused("the trunk cannot be used")
+        trunk = self._trunk(route)
         if self._room() <= 0:
             raise LinesBusy("this server takes no more calls at the moment")
         leg = await self._place(route, leg_of)
@@ -160,6 +178,12 @@ class OutboundLegs:
         if verdict.rule is not None:
             raise (DialRefused if verdict.refused else LinesBusy)(verdict.reason)
         return leg
+
+    def _trunk(self, route: Route) -> Trunk:
+        trunk = self._endpoint.trunks.get(route.trunk_id)
+        if trunk is None:
+            raise DialRefused("the trunk cannot be used")
+        return trunk
 
     def _moved(self, leg: NewLeg, state: CallState) -> None:
         if state is CallState.ENDED:

@@ -239,7 +239,7 @@ class PhoneCall:
         ):
             bridge = Bridge(self._services.outbound_legs.pacer, rate_hz=call.rate_hz)
             bridge.add(call)
-            await transfer_call(self._conversation, bridge, result)
+            await transfer_call(self._conversation, bridge, result, caller=call)
         await self._end(call)
         result = await self._conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from mediaserver.calls.carrier_referral import Attempt, CarrierReferral, Rung
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs
-from mediaserver.calls.transfer_bridge import TransferBridge, TransferResult, Visit
+from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs, Route
+from mediaserver.calls.transfer_bridge import Ladder, TransferBridge, TransferResult, Visit
 from mediaserver.errors import StoreError
 from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 
 EVENT: Final = "call.transferred"
 
+ANSWER_S: Final = 5.0
+"""Seconds beside the ring in which a carrier that was asked to connect a caller may tell how that ended."""
+
 OnAnswer = Callable[[Call, float], None]
 
 
@@ -36,15 +40,21 @@ def was_transferred(result: SessionResult | None) -> bool:
 
 
 async def transfer_call(
-    live: LiveConversation, bridge: Bridge, result: SessionResult | None, *, on_answer: OnAnswer | None = None
+    live: LiveConversation,
+    bridge: Bridge,
+    result: SessionResult | None,
+    *,
+    caller: Call | None = None,
+    on_answer: OnAnswer | None = None,
 ) -> None:
     """Connects the callers in `bridge` with the agent's transfer target; returns when the transfer is over,
-    at once where the agent named none. `on_answer` is called when the person has answered. Never raises."""
+    at once where the agent named none. `caller`: the only one, by phone, whose carrier may transfer the call
+    itself. `on_answer` is called when the person has answered. Never raises."""
     outbound_legs = live.services.outbound_legs
     if result is None or not was_transferred(result) or outbound_legs is None or live.stopped:
         return
     with boundary(log, "transfer failed", **live.cdr.fields()):
-        await _Transfer(live, outbound_legs, result, on_answer).run(bridge)
+        await _Transfer(live, outbound_legs, result, caller=caller, on_answer=on_answer).run(bridge)
 
 
 class _Transfer:
@@ -55,14 +65,18 @@ class _Transfer:
         live: LiveConversation,
         outbound_legs: OutboundLegs,
         result: SessionResult,
+        *,
+        caller: Call | None,
         on_answer: OnAnswer | None,
     ) -> None:
         self._live = live
         self._cdr = live.cdr
+        self._caller = caller
         self._on_answer = on_answer
         self._outbound_legs = outbound_legs
         self._result = result
         self._told = False
+        self._tried: list[Attempt] = []
 
     async def run(self, bridge: Bridge) -> None:
         """Connects the callers in `bridge` with the target, and sends the webhook event."""
@@ -95,7 +109,7 @@ class _Transfer:
 
     async def _call(self, bridge: Bridge) -> TransferResult:
         recording = await self._go_on_recording(bridge.rate_hz)
-        transfer_bridge = TransferBridge(bridge, dial=self._dial, regret=self._regret, recording=recording)
+        transfer_bridge = TransferBridge(bridge, plan=self._plan, regret=self._regret, recording=recording)
         transfer_bridge.on_answer = self._answered
         self._live.transfer = transfer_bridge
         if self._live.stopped:
@@ -106,25 +120,47 @@ class _Transfer:
             self._live.transfer = None
             await self._close(recording)
 
-    async def _dial(self) -> Call:
-        claim, outbound_legs = self._cdr.claim, self._outbound_legs
+    async def _plan(self) -> Ladder:
+        """Returns the rungs: those of the caller's carrier as its trunk allows, if the person is called over
+        the same trunk, then the bridge. Raises `DialRefused`."""
+        claim, outbound_legs, caller = self._cdr.claim, self._outbound_legs, self._caller
         number = outbound_legs.target(claim.agent_id, self._result.transfer_target)
         try:
             route = await outbound_legs.route(claim.agent_id, number)
         except StoreError as error:
             raise LinesBusy("the do-not-call list cannot be looked up now") from error
-        leg_id, variables = f"{claim.call_id}-transfer", claim.variables
-        return await outbound_legs.dial(route, call_id=leg_id, leg_of=claim.call_id, variables=variables)
+        ladder = Ladder(lambda: self._dial(route), tried=self._tried)
+        if caller is None or caller.trunk_id != route.trunk_id or route.transfer == "bridge":
+            return ladder
+        uris, limit_s = outbound_legs.refer_to(route), route.agent.transfer_ring_s + ANSWER_S
+        ladder.bridge = route.transfer == "auto"
+        ladder.refer = CarrierReferral(caller, uris, rung=Rung.REFER, limit_s=limit_s)
+        ladder.hand_over = lambda person: CarrierReferral(
+            caller, (person.replaced_by(uris[0]),), rung=Rung.REPLACES, limit_s=limit_s
+        )
+        return ladder
+
+    async def _dial(self, route: Route) -> Call:
+        claim, leg_id = self._cdr.claim, f"{self._cdr.call_id}-transfer"
+        return await self._outbound_legs.dial(
+            route, call_id=leg_id, leg_of=claim.call_id, variables=claim.variables
+        )
 
     def _answered(self, call: Call) -> None:
         self._told = True
         if self._on_answer is not None:
             self._on_answer(call, asyncio.get_running_loop().time())
-        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0)))
+        self._cdr.tell(EVENT, self._data(TransferResult("answered", ring_ms=0, rung=Rung.BRIDGE)))
 
     def _data(self, handed: TransferResult) -> dict[str, Any]:
-        data = {"target": self._result.transfer_target, "outcome": handed.outcome}
-        return data | ({"reason": handed.reason} if handed.reason else {})
+        data: dict[str, Any] = {"target": self._result.transfer_target, "outcome": handed.outcome}
+        if handed.reason:
+            data["reason"] = handed.reason
+        if handed.rung:
+            data["rung"] = handed.rung
+        if self._tried:
+            data["tried"] = [_tried(attempt) for attempt in self._tried]
+        return data
 
     # Apology where the person is not reached ----------------------------------------------------------------
 
@@ -161,3 +197,8 @@ class _Transfer:
         except RecordingError as error:
             log.error("recording is incomplete", extra={**self._cdr.fields(), "reason": str(error)})
             self._live.unrecorded(error)
+
+
+def _tried(attempt: Attempt) -> dict[str, Any]:
+    """Returns what came of a rung, as the call's record tells it."""
+    return {"rung": attempt.rung, "outcome": attempt.outcome, "status": attempt.status or None}

@@ -2,8 +2,12 @@
 
 ```
 RINGING ── answered ──► TALKING ── either hangs up ──► OVER
-   └──── not reached ──► REGRETTING ── words heard ──────┘
+   ├── the carrier has the caller ─────────────────────┤
+   └──── not reached ──► REGRETTING ── words heard ────┘
 ```
+
+The carrier is asked first where it may (`mediaserver.calls.carrier_referral`), and once more while both talk:
+the caller then hears the person without a break, whatever the carrier answers.
 
 There is never dead air: the words for a person who is not reached are synthesised while the telephone rings.
 The agent takes no part; the call, its recording and its record go on."""
@@ -13,12 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
 import numpy as np
 
+from mediaserver.calls.carrier_referral import AFTER_BYE_S, Attempt, CarrierReferral, Rung, Said
 from mediaserver.calls.outbound_legs import DialRefused
 from pipeline.audio import Pcm, frame_samples
 from pipeline.leg import Leg
@@ -30,6 +35,9 @@ from sip.call import Call, CallFailed
 from sip.errors import SipError
 
 log = logging.getLogger(__name__)
+
+HANDING_OVER_S: Final = 5.0
+"""Seconds after one of both has hung up in which the carrier may say that it has connected them."""
 
 RING_HZ: Final = 425
 RING_ON_S: Final = 1.0
@@ -43,6 +51,25 @@ REGRET_LIMIT_S: Final = 30.0
 
 Dial = Callable[[], Awaitable[Call]]
 """Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
+
+HandOver = Callable[[Call], CarrierReferral]
+"""Makes the referral by which the carrier connects the caller with this person itself."""
+
+
+@dataclass(slots=True)
+class Ladder:
+    """The rungs of one transfer. `refer`: tried before the person is called; `hand_over`: tried while both
+    talk; `bridge` False: the person is not called from here. `tried`: what came of the carrier's rungs."""
+
+    dial: Dial
+    refer: CarrierReferral | None = None
+    hand_over: HandOver | None = None
+    bridge: bool = True
+    tried: list[Attempt] = field(default_factory=list)
+
+
+Plan = Callable[[], Awaitable[Ladder]]
+"""Finds the rungs. Raises `DialRefused` where the person may not be called at all."""
 
 Regret = Callable[[int], Awaitable[Pcm]]
 """Synthesises the apology for a person who is not reached, at a rate in Hz. Never raises."""
@@ -64,13 +91,14 @@ class TransferState(Enum):
 @dataclass(frozen=True, slots=True)
 class TransferResult:
     """The result of a transfer. `outcome`: "answered", "abandoned" (the caller hung up first), or why nobody
-    was reached: a cause of the API such as "busy", "no_answer", "refused"."""
+    was reached: a cause of the API such as "busy", "no_answer", "refused". `rung`: the one that served."""
 
     outcome: str
     ring_ms: int
     talk_ms: int = 0
     ended_by: str = ""
     reason: str = ""
+    rung: str = ""
 
 
 class RingBack:
@@ -109,9 +137,18 @@ class TransferBridge:
     """Connects one caller (all legs of `bridge`) with one person; `run` once. Also the `LegListener` of the
     bridge, and the `PlayoutListener` of the apology."""
 
-    def __init__(self, bridge: Bridge, *, dial: Dial, regret: Regret, recording: Recording | None) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        *,
+        plan: Plan,
+        regret: Regret,
+        recording: Recording | None,
+    ) -> None:
         self._bridge = bridge
-        self._dial = dial
+        self._plan = plan
+        self._ladder: Ladder | None = None  # once the rungs are known
+        self._referral: CarrierReferral | None = None  # under way while both talk
         self._regret = regret
         self._recording = recording
         self._loop = asyncio.get_running_loop()
@@ -120,6 +157,7 @@ class TransferBridge:
         self._over = asyncio.Event()
         self._told = asyncio.Event()
         self._ended_by = ""
+        self._left_first = ""  # who hung up while the carrier was asked to connect both
         self.on_answer: Callable[[Call], None] | None = None
         """Called when the person has answered."""
 
@@ -146,31 +184,77 @@ class TransferBridge:
 
     async def _run(self, began: float) -> TransferResult:
         words = asyncio.create_task(self._words())
-        dialling = asyncio.create_task(self._try())
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait((dialling, over), return_when=asyncio.FIRST_COMPLETED)
+            failure = await self._climb(over)
             ring_ms = round((self._loop.time() - began) * 1000)
-            if not dialling.done():
-                await self._abandon(dialling)
-                return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
-            failure = dialling.result()
             if failure is None:
                 return await self._talk(ring_ms)
-            await self._say(await words)
-            return TransferResult(failure[0], ring_ms, ended_by=self._ended_by or "server", reason=failure[1])
+            return await self._not_talking(failure, ring_ms, words)
         finally:
             for task in (over, words):
                 task.cancel()
             await asyncio.gather(over, words, return_exceptions=True)
 
+    async def _climb(self, over: asyncio.Task[bool]) -> tuple[str, str] | None:
+        """Tries the rungs in order; returns None when the person has answered here, else how it ended."""
+        planning = asyncio.ensure_future(self._plan())
+        await asyncio.wait((planning, over), return_when=asyncio.FIRST_COMPLETED)
+        if not planning.done():
+            planning.cancel()
+            return Said.ABANDONED, ""
+        try:
+            self._ladder = ladder = planning.result()
+        except DialRefused as refused:
+            return Said.REFUSED, str(refused)
+        if ladder.refer is not None:
+            attempt = await self._referred(ladder.refer, over)
+            ladder.tried.append(attempt)
+            if not attempt.goes_on:
+                return attempt.outcome, ""
+            if attempt.never_refers:
+                ladder.hand_over = None
+        if self._over.is_set():
+            return Said.ABANDONED, ""
+        if not ladder.bridge:
+            return Said.REFUSED, "the carrier does not transfer the call"
+        return await self._call_person(ladder.dial, over)
+
+    async def _referred(self, referral: CarrierReferral, over: asyncio.Task[bool]) -> Attempt:
+        asking = asyncio.create_task(referral.run())
+        await asyncio.wait((asking, over), return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            referral.left(0.0 if self._ended_by == "server" else AFTER_BYE_S)
+        return await asking
+
+    async def _call_person(self, dial: Dial, over: asyncio.Task[bool]) -> tuple[str, str] | None:
+        """Calls the person from here; returns None when they have answered, else the cause and the reason."""
+        dialling = asyncio.create_task(self._try(dial))
+        await asyncio.wait((dialling, over), return_when=asyncio.FIRST_COMPLETED)
+        if dialling.done():
+            return dialling.result()
+        await self._abandon(dialling)
+        return Said.ABANDONED, ""
+
+    async def _not_talking(
+        self, failure: tuple[str, str], ring_ms: int, words: asyncio.Task[Pcm]
+    ) -> TransferResult:
+        """Ends a transfer without a conversation over the bridge."""
+        outcome, reason = failure
+        tried = self._ladder.tried if self._ladder is not None else []
+        if tried and tried[-1].served:
+            return TransferResult(outcome, ring_ms, ended_by="carrier", rung=tried[-1].rung)
+        if not self._over.is_set():
+            await self._say(await words)
+        return TransferResult(outcome, ring_ms, ended_by=self._ended_by or "server", reason=reason)
+
     async def _words(self) -> Pcm:
         return await self._regret(self._bridge.rate_hz)
 
-    async def _try(self) -> tuple[str, str] | None:
+    async def _try(self, dial: Dial) -> tuple[str, str] | None:
         """Calls the person; returns None when they have answered, else the cause and the reason."""
         try:
-            self._call = call = await self._dial()
+            self._call = call = await dial()
             if self._over.is_set():
                 await call.hang_up()
             await call.answered()
@@ -205,12 +289,32 @@ class TransferBridge:
         self._bridge.add(call)
         if self.on_answer is not None:
             self.on_answer(call)
+        handing = asyncio.create_task(self._hand_over(call))
         try:
             async with asyncio.timeout(MAX_TALK_S):
                 await self._over.wait()
         except TimeoutError:
             self._ended_by = "server"
-        return TransferResult("answered", ring_ms, round((self._loop.time() - began) * 1000), self._ended_by)
+        finally:
+            handing.cancel()
+            await asyncio.gather(handing, return_exceptions=True)
+        rung = Rung.REPLACES if self._ended_by == "carrier" else Rung.BRIDGE
+        talk_ms = round((self._loop.time() - began) * 1000)
+        return TransferResult("answered", ring_ms, talk_ms, self._ended_by, rung=rung)
+
+    async def _hand_over(self, call: Call) -> None:
+        """Lets the carrier connect caller and person itself, while both talk over the bridge."""
+        ladder = self._ladder
+        if ladder is None or ladder.hand_over is None:
+            return
+        self._referral = ladder.hand_over(call)
+        attempt = await self._referral.run()
+        self._referral = None
+        ladder.tried.append(attempt)
+        if attempt.served:
+            self._end("carrier")
+        elif self._left_first:
+            self._end(self._left_first)
 
     async def _say(self, words: Pcm) -> None:
         if self._over.is_set():
@@ -237,9 +341,20 @@ class TransferBridge:
 
     def _left(self, leg: Leg) -> None:
         if leg is self._call:
-            self._end("callee")
+            self._gone("callee")
         elif not any(seat.speaks and seat.leg is not self._call for seat in self._bridge.seats):
-            self._end("caller")
+            self._gone("caller")
+
+    def _gone(self, who: str) -> None:
+        """Ends the transfer; not yet while the carrier may be connecting both, since it hangs up one before
+        the other, who hears the ring meanwhile."""
+        if self._referral is None:
+            self._end(who)
+            return
+        self._left_first = self._left_first or who
+        self._referral.left(HANDING_OVER_S if self._bridge.seats else 0.0)
+        if self._bridge.seats:
+            self._bridge.attach(self, RingBack(self._bridge.rate_hz))
 
     def _end(self, by: str) -> None:
         self._ended_by = self._ended_by or by
@@ -268,7 +383,7 @@ class TransferBridge:
 
     def leg_ended(self, reason: str, now: float) -> None:
         """Ends the transfer: every caller has hung up."""
-        self._end("caller")
+        self._gone("caller")
 
     # From the apology's playout (`PlayoutListener`) ---------------------------------------------------------
 

@@ -161,6 +161,8 @@ class TrunkTerms(Table):
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
     outbound_proxy: SipUri | None = None
     follow_redirects: int = Field(default=0, ge=0, le=10)
+    transfer: Literal["bridge", "refer", "auto"] = "bridge"
+    refer_to: Literal["sip", "tel"] = "sip"
     options_ping_s: float = Field(default=0, ge=0, le=86_400)
     failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)

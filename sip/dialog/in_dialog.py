@@ -92,10 +92,19 @@ def answer_options(role: InviteRole, transaction: ServerTransaction, now: float)
     role.usage.core.reply(transaction, 200, now, headers=(("Allow", ALLOW), ("Accept", SDP)))
 
 
+def answer_notify(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
+    """Answers a NOTIFY: of a REFER that this side sent, else of no subscription (RFC 6665 4.1.3)."""
+    if role.usage.referral is None:
+        role.usage.core.reply(transaction, 481, now)
+    else:
+        role.usage.referral.notified(transaction, now)
+
+
 ANSWERS: Mapping[str, Answer] = {
     "BYE": answer_bye,
     "INFO": answer_info,
     "INVITE": answer_reinvite,
+    "NOTIFY": answer_notify,
     "OPTIONS": answer_options,
     "PRACK": answer_prack,
     "UPDATE": answer_update,

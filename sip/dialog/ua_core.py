@@ -12,7 +12,7 @@ from sip.transaction.hop import Hop
 from sip.transaction.timers import Clock
 from sip.transaction.transaction import ClientTransaction, ServerTransaction, TransactionUser
 
-ALLOWED_METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "INFO", "PRACK", "UPDATE")
+ALLOWED_METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
 ALLOW = ", ".join(ALLOWED_METHODS)
 SUPPORTED_TAGS = frozenset({"100rel", "timer"})
 

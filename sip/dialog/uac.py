@@ -259,7 +259,7 @@ class OutgoingInvite(Invite):
         self.usage.disarm("ring")
         self.usage.disarm("cancel")
         self._forks.close(but=fork)
-        self.usage.peer_updates = "UPDATE" in (response.header("Allow") or "").upper()
+        self.usage.meet(response)
         self._come_up(response, now)
 
     def _come_up(self, response: Response, now: float) -> None:

@@ -41,7 +41,7 @@ class IncomingInvite(Invite):
             source=transaction.source,
             egress=self.usage.egress,
         )
-        self.usage.peer_updates = "UPDATE" in (request.header("Allow") or "").upper()
+        self.usage.meet(request)
         self.late_offer = False
         self._answer = b""
         self._answer_sent = False

@@ -22,7 +22,7 @@ from sip.egress import ANY_ADDRESS, Egress, EgressRule
 from sip.errors import LocalError, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
 from sip.message.headers import Headers
-from sip.message.message import Request, response_to
+from sip.message.message import Request, Response, response_to
 from sip.reason import Q850, Reason
 from sip.sdp.negotiation import Capabilities
 from sip.sdp.offer_answer import OfferAnswer
@@ -100,13 +100,28 @@ class InviteRole(Protocol):
         """Abandons changes under way and closes dialogs, because the call is over."""
 
 
+class Subscription(Protocol):
+    """A usage of the call's dialog beside the call: the subscription of a REFER (`sip.dialog.referral`)."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the far end has still something to tell."""
+
+    def notified(self, transaction: ServerTransaction, now: float) -> None:
+        """Answers a NOTIFY within the dialog and takes what it tells."""
+
+    def outlive(self, now: float) -> None:
+        """Keeps the dialog for what is pending, because the call is over."""
+
+
 class InviteUsage:
     """State that the parts of one call share, and the actions on it. Times are passed in as `now`; messages
     and events go to `core`. `role` is set until the end of the call.
 
     `definite`: the far end has given a final response to the INVITE of this side. `peer_updates`: the far end
-    allows UPDATE. `offered_late`: the 2xx of this side carried the offer. `change_outstanding`: a re-INVITE
-    or UPDATE of this side has not been answered."""
+    allows UPDATE. `peer_refers`: it takes a REFER, as far as it tells. `referral`: the last REFER of this
+    side. `offered_late`: the 2xx of this side carried the offer. `change_outstanding`: a re-INVITE or UPDATE
+    of this side has not been answered."""
 
     def __init__(
         self, core: Core, settings: InviteSettings, dialog_set: DialogSetId, *, outgoing: bool, peer: str = ""
@@ -128,6 +143,8 @@ class InviteUsage:
         )
         self.definite = False
         self.peer_updates = False
+        self.peer_refers = True
+        self.referral: Subscription | None = None
         self.offered_late = False
         self.change_outstanding = False
         self._media: OfferAnswer | None = None
@@ -174,6 +191,15 @@ class InviteUsage:
         return up and self._goodbye is None
 
     # Media ------------------------------------------------------------------------------------------------
+
+    def meet(self, message: Request | Response) -> None:
+        """Takes from the INVITE or the 2xx of the far end which methods it allows."""
+        allow = message.header("Allow")
+        allowed = {
+            each.strip() for line in message.headers.get_all("Allow") for each in line.upper().split(",")
+        }
+        self.peer_updates = "UPDATE" in allowed
+        self.peer_refers = allow is None or "REFER" in allowed
 
     def describe(self, capabilities: Capabilities) -> OfferAnswer:
         """Sets the local capabilities of the call."""
@@ -313,5 +339,7 @@ class InviteUsage:
         role, self.role = self.role, None
         if role is not None:
             role.closing(now)
+        if self.referral is not None:
+            self.referral.outlive(now)
         definite = self.definite
         self.core.emit(InviteEnded(self.dialog_set, cause, status, by, retry_after_s, definite, reasons))

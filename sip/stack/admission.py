@@ -21,7 +21,7 @@ KNOWN_METHODS = frozenset(
 """Methods that exist: unsupported ones are answered 405, any other method 501 (RFC 3261 8.2.1)."""
 
 _URI_SCHEMES = ("sip", "sips", "tel")
-_WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO")
+_WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO", "NOTIFY")
 
 
 @dataclass(frozen=True, slots=True)
