@@ -75,8 +75,9 @@ def _too_old(line: Any, sequence: int) -> None:
 
 @compiled(BOOL(LINE, U8, I64, I64, I64), inner=True)
 def passes(line: Any, packet: Any, sequence: int, timestamp: int, at_ns: int) -> bool:
-    """Whether the packet is next in order. If not, it waits (a copy), is on probation, or is dropped."""
-    if line.next < 0 or sequence == line.next:
+    """Whether the packet is next in order. If not, it waits (a copy), is on probation, or is dropped: the
+    next one too may wait already, for room."""
+    if line.next < 0 or (sequence == line.next and slot_of(line, sequence) == NONE):
         line.next = (sequence + 1) & 0xFFFF
         return True
     ahead = (sequence - line.next) & 0xFFFF
@@ -103,7 +104,7 @@ def nearest(line: Any) -> int:
     next_ = line.next
     for slot in range(HELD):
         kept = line.slots[slot]
-        if kept.size:
+        if kept.size and kept.sequence >= 0:
             ahead = (kept.sequence - next_) & 0xFFFF
             if ahead < least:
                 found, least = slot, ahead
@@ -139,11 +140,31 @@ def take_out(line: Any, slot: int) -> None:
     kept = line.slots[slot]
     line.next = (kept.sequence + 1) & 0xFFFF
     kept.size = 0
-    if slot != PROBATION:
-        line.held -= 1
+    line.held -= 1
 
 
 @compiled(VOID(LINE), inner=True)
-def jumped(line: Any) -> None:
-    """The jump has been followed."""
+def renumber(line: Any) -> None:
+    """What waits gets the numbers just before the packet on probation: nothing is missing of it any more."""
+    count, before = line.held, line.slots[PROBATION].sequence
+    for rank in range(count):
+        line.slots[nearest(line)].sequence = rank - count
+    for slot in range(HELD):
+        kept = line.slots[slot]
+        if kept.size:
+            kept.sequence = (before + kept.sequence) & 0xFFFF
+    line.next = (before - count) & 0xFFFF
+    line.given_up_numbers[:] = -1
+
+
+@compiled(VOID(LINE, U8, I64, I64), inner=True)
+def jumped(line: Any, packet: Any, timestamp: int, at_ns: int) -> None:
+    """The jump is followed: the packet on probation and the one that confirmed it wait like others. There is
+    room for both."""
+    proven = line.slots[PROBATION]
+    octets = line.held_octets[PROBATION, : proven.size]
+    _keep(line, _free(line), octets, proven.timestamp, proven.arrived_ns)
+    _keep(line, _free(line), packet, timestamp, at_ns)
+    line.held += 2
+    proven.size = 0
     line.restart, line.probation = -1, 0

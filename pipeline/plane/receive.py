@@ -16,7 +16,7 @@ from pipeline.plane.codecs import MAX_PAYLOAD_BYTES, begin_decoder, decode, reco
 from pipeline.plane.frames import audio, comfort_noise, gap, press, restart, use
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.reception import arrival, begin_source, count
-from pipeline.plane.rows import HEARD, PROBATION, Kind
+from pipeline.plane.rows import HEARD, SPARE, Kind
 from pipeline.plane.telephone_event import forget_event, key_of
 
 HEADER_BYTES: Final = 12
@@ -25,7 +25,8 @@ PLAIN: Final = 0x80
 
 COMFORT_NOISE: Final = 13
 _EVENT_BYTES: Final = 4
-_MOST_FRAMES: Final = 16  # of one packet: more than any payload has
+_MOST_FRAMES: Final = 16  # of one packet and the gap before it: more than any payload has
+_ROOM: Final = HEARD - SPARE - _MOST_FRAMES
 _PADDING: Final = 0x20
 _NOT_AUDIO, _OPUS = int(Kind.NOT_AUDIO), int(Kind.OPUS)
 
@@ -141,11 +142,11 @@ def _fill_gap(line: Any, scratch: Any, following: Any, timestamp: int, now_ns: i
         gap(line, scratch, timestamp, now_ns)
 
 
-@compiled(VOID(LINE, SCRATCH, I64), inner=True)
-def _flush(line: Any, scratch: Any, now_ns: int) -> None:
-    """Whatever does not fit the ring of heard frames waits for the next call."""
-    first = line.frames
-    while line.held and line.frames - first <= HEARD - _MOST_FRAMES:
+@compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
+def _flush(line: Any, scratch: Any, first: int, now_ns: int) -> None:
+    """Plays what is in order by now. `first`: the number of frames before this call; whatever does not fit
+    the ring behind it waits for the next call."""
+    while line.held and line.frames - first <= _ROOM:
         slot = order.slot_of(line, line.next)
         if slot == order.NONE:
             if not order.is_given_up(line, now_ns):
@@ -155,18 +156,6 @@ def _flush(line: Any, scratch: Any, now_ns: int) -> None:
             order.give_up(line, kept.sequence)
             _fill_gap(line, scratch, line.held_octets[slot, : kept.size], kept.timestamp, now_ns)
         _play_slot(line, scratch, slot)
-
-
-@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
-def _follow_jump(line: Any, scratch: Any, packet: Any, timestamp: int, at_ns: int) -> None:
-    """The sender's numbers have jumped: what waits is played, what is missing of it is not lost."""
-    while line.held:
-        _play_slot(line, scratch, order.nearest(line))
-    line.given_up_numbers[:] = -1
-    _play_slot(line, scratch, PROBATION)
-    order.jumped(line)
-    line.next = (order.sequence_of(packet) + 1) & 0xFFFF
-    _play(line, scratch, packet, timestamp, at_ns)
 
 
 @compiled(VOID(LINE, U8, I64), inner=True)
@@ -184,6 +173,7 @@ def _event(line: Any, packet: Any, timestamp: int) -> None:
 
 @compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
 def _take(line: Any, scratch: Any, packet: Any, sequence: int, now_ns: int) -> None:
+    first = line.frames
     timestamp = I64(packet[4]) << 24 | I64(packet[5]) << 16 | I64(packet[6]) << 8 | I64(packet[7])
     payload_type = I64(packet[1]) & 0x7F
     if payload_type == line.dtmf_type:
@@ -193,9 +183,11 @@ def _take(line: Any, scratch: Any, packet: Any, sequence: int, now_ns: int) -> N
     if order.passes(line, packet, sequence, timestamp, now_ns):
         _play(line, scratch, packet, timestamp, now_ns)
     elif line.probation:
-        _follow_jump(line, scratch, packet, timestamp, now_ns)
+        order.renumber(line)  # the sender's numbers have jumped: what is missing of the others is not lost
+        _flush(line, scratch, first, now_ns)
+        order.jumped(line, packet, timestamp, now_ns)
     if line.held:
-        _flush(line, scratch, now_ns)
+        _flush(line, scratch, first, now_ns)
 
 
 @compiled(I64(LINE, I64, I64), inner=True)
@@ -209,7 +201,7 @@ def _made(line: Any, frames: int, presses: int) -> int:
 def flush(line: Any, scratch: Any, now_ns: int) -> int:
     """Plays what is in order by now, and gives up what was waited for long enough. What was made of it."""
     frames, presses = line.frames, line.presses
-    _flush(line, scratch, now_ns)
+    _flush(line, scratch, frames, now_ns)
     return _made(line, frames, presses)
 
 

@@ -40,7 +40,10 @@ PROBATION: Final = HELD
 """The slot of the packet after which a jump of the sequence numbers is believed."""
 
 HEARD: Final = 64
-"""Frames of the far end that are kept: more than any call of `receive` and `flush` makes."""
+"""Frames of the far end that are kept: `SPARE` more than any call of `receive` and `flush` makes."""
+
+SPARE: Final = 8
+"""Frames that the plane may add while Python reads those before them."""
 
 PRESSES: Final = 64
 SENT: Final = 64

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.dtmf import KEYS
 from pipeline.leg import LegListener
-from pipeline.plane.rows import HEARD, PRESSES
+from pipeline.plane.rows import HEARD, PRESSES, SPARE
 from sip.rtp.dtmf_dedup import DtmfDedup, Way
 from sip.rtp.telephone_event import DIGITS
 
@@ -42,7 +42,7 @@ class Heard:
         """Passes on what there is up to frame number `frames` and key number `keys`. Of what a loop that
         stood still has missed, the last second is passed on; the rest is a hole in the positions."""
         newest = max(frames, int(self._line["frames"]))  # the plane goes on while its events wait
-        self._told = max(self._told, newest - HEARD + 8)
+        self._told = max(self._told, newest - HEARD + SPARE)
         while self._told < frames:
             if self._told_keys < keys:
                 self._press_before(self._told, keys, now)
