@@ -28,9 +28,11 @@ Why these states:
   wait.
 - REPLYING lasts while the caller waits for the agent's words and the line is silent. A filler is due
   `dead_air_ms` after the caller's last word; each further filler after as much silence; after `max_fillers`
-  an apology ends the call. A voice in REPLYING is a cough, or the end-point came too early: HALTED holds the
+  the turn has failed. A voice in REPLYING is a cough, or the end-point came too early: HALTED holds the
   reply until the words tell which. If the words are more than those being answered, the reply is discarded;
   the utterance was never closed, so the recogniser decodes all of it.
+- A turn fails when the agent or every voice does, or is too late. The caller is then asked to say it again,
+  in words that stand for the reply; after `max_failures` of them in a row an apology ends the call.
 - SPEAKING begins when audio is queued, not when it is sent: a leg on hold sends nothing, which is no dead air
   of the agent.
 - OVERLAPPING to DOUBTING: a voice over the agent is a cough, a backchannel ("mm-hm"), a barge-in or an early
@@ -102,7 +104,9 @@ _ANYWHERE: Final[_Row] = {
 
 def _under_way(state: State) -> _Row:
     """Cells of each state with a reply under way: the reply may fail or end the call."""
+    silent = state in (S.OPENING, S.PRESUMING, S.WAITING, S.REPLYING)
     return {
+        I.TURN_FAILED: (S.REPLYING if silent else S.SPEAKING, E.ASK_AGAIN),
         ReplyFailed: (S.CLOSING, E.APOLOGISE),
         CallConcluded: (S.CLOSING, E.CONCLUDE),
         I.FAREWELL_BEGAN: (state, E.BEGIN_FAREWELL),
@@ -309,7 +313,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             ),
             SpeechStopped: (S.DOUBTING, E.JUDGE_PAUSE),
             FinalTranscript: (S.HALTED, E.JUDGE_WORDS_HALTED),
-            ReplyFailed: (S.HEARING, E.INTERRUPT),  # the caller speaks: no apology is needed
+            **dict.fromkeys((ReplyFailed, I.TURN_FAILED), (S.HEARING, E.INTERRUPT)),  # the caller speaks
             ReplyHeard: (S.HEARING, E.HEAR),
             I.FAREWELL_HEARD: (S.HALTED, E.IGNORE),
             I.OVERLAP_CHECK_DUE: (S.HALTED, E.REQUEST_PARTIAL),
@@ -360,7 +364,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
                 S.CLOSING, SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten,
                 FinalTranscript, PartialTranscript, WaitBegan, SpeechReady, SpeechRanOut, ReplyFailed,
                 CallConcluded,
-                I.FAREWELL_BEGAN,
+                I.FAREWELL_BEGAN, I.TURN_FAILED,
             ),
             ReplyHeard: (S.CLOSING, E.LINGER),
             I.CLOSING_ENDED: (S.ENDED, E.END),
@@ -368,7 +372,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.ENDED: _nothing(
             S.ENDED, SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten,
             FinalTranscript, PartialTranscript, WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed,
-            CallConcluded, LegEnded, I.FAREWELL_BEGAN,
+            CallConcluded, LegEnded, I.FAREWELL_BEGAN, I.TURN_FAILED,
         ),
     }
 )  # fmt: skip

@@ -70,6 +70,7 @@ EFFECTS: Final[Mapping[Effect, _Function]] = MappingProxyType(
         Effect.WATCH_ON: prompting.watch_on,
         Effect.FORGET_AND_WATCH: prompting.forget_and_watch,
         Effect.FILL: prompting.fill,
+        Effect.ASK_AGAIN: prompting.ask_again,
         Effect.SPEAK: prompting.speak,
         Effect.LISTEN: prompting.listen,
         Effect.BEGIN_FAREWELL: closing.begin_farewell,
