@@ -19,7 +19,9 @@ class EndReason(StrEnum):
     TRANSFER = "transfer"  # the agent transfers the caller: the leg stays up for the transfer
     SILENCE = "silence"  # nobody spoke through every reprompt
     MAX_DURATION = "max_duration"
-    ENGINE_ERROR = "engine_error"  # an engine or the agent failed for good, and the caller heard an apology
+    ENGINE_ERROR = (
+        "engine_error"  # an engine or the agent failed turn after turn, and the caller heard an apology
+    )
     STOPPED = "stopped"  # by `Session.stop`: an API request or a shutdown
 
 

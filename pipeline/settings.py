@@ -32,7 +32,9 @@ class SessionSettings:
 
     Silence of the agent:
     `dead_air_ms`: longest silence after the caller's last word, and after each filler; `max_fillers`: fillers
-    in a row before an apology ends the call. `tts_stall_ms`: longest wait for a chunk of a voice.
+    in a row before the turn counts as failed. `tts_stall_ms`: longest wait for a chunk of a voice.
+    `max_failures`: failed turns in a row after which the caller is asked to say it again; the next one ends
+    the call with an apology.
 
     Silence of the caller, keys and the end:
     `reprompt_s`: silence before a reprompt; `max_reprompts`: reprompts in a row before the call ends.
@@ -42,8 +44,8 @@ class SessionSettings:
     `rescue`: the number or room that the caller is transferred to after an apology; "": the call ends.
 
     `words`: more entries for the lists of `pipeline.text.word_lists`, by the name of the list.
-    `filler`, `apology`, `goodbye`: the phrases for a late agent, a failure, and a caller who is silent; ""
-    plays a short tone.
+    `filler`, `retry`, `apology`, `goodbye`: the phrases for a late agent, a failed turn, the end after failed
+    turns, and a caller who is silent; "" plays a short tone.
     """
 
     language: str = "en"
@@ -67,6 +69,7 @@ class SessionSettings:
     max_utterance_s: float = 45.0
     dead_air_ms: int = 2000
     max_fillers: int = 2
+    max_failures: int = 2
     tts_stall_ms: int = 1500
     reprompt_s: float = 8.0
     max_reprompts: int = 2
@@ -77,6 +80,7 @@ class SessionSettings:
     rescue: str = ""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     filler: str = "One moment, please."
+    retry: str = "I am sorry, there was a problem. Could you say that again, please?"
     apology: str = "I am sorry, something went wrong. Please call again later."
     goodbye: str = "Goodbye."
 
@@ -94,5 +98,5 @@ class SessionSettings:
                 raise ValueError(f"{name}: must be above 0")
         if self.reprompt_s <= 0 or self.max_duration_s <= 0 or self.max_utterance_s <= 0:
             raise ValueError("reprompt_s, max_duration_s, max_utterance_s: must be above 0")
-        if self.max_reprompts < 0 or self.max_fillers < 0:
-            raise ValueError("max_reprompts, max_fillers: must not be negative")
+        if min(self.max_reprompts, self.max_fillers, self.max_failures) < 0:
+            raise ValueError("max_reprompts, max_fillers, max_failures: must not be negative")

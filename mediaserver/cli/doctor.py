@@ -23,7 +23,7 @@ from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store.store import Store
 from mediaserver.wiring import agent_choice, speech_choices
-from pipeline.agents.llm.chat import PATH as CHAT_PATH
+from pipeline.agents.llm.attempt import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.agents.llm.tools.builtin import Policy, offered
 from pipeline.audio import compiled, kernels

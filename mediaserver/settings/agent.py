@@ -85,6 +85,7 @@ class SessionSettings(Table):
     reprompt_s: float = Field(default=_USUAL.reprompt_s, ge=1, le=120)
     max_reprompts: int = Field(default=_USUAL.max_reprompts, ge=0, le=20)
     max_fillers: int = Field(default=_USUAL.max_fillers, ge=0, le=10)
+    max_failures: int = Field(default=_USUAL.max_failures, ge=0, le=10)
     max_duration_s: float = Field(default=1800.0, ge=5, le=14_400)
     recording: bool = True
     record_masked: bool = False

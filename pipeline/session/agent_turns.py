@@ -243,11 +243,27 @@ class AgentTurns:
         spoken = self._parts.phrases.at(phrase, self._playout.rate_hz, self.language)
         self._playout.interject(spoken.text, spoken.samples, interruptible=interruptible)
 
+    def ask_again(self, turn: int, now: float) -> None:
+        """Drops a reply that failed or is too late, and asks the caller to say it again."""
+        self._note_late(now)
+        if self.under_way:
+            self.silence(now)
+        if self.reply is not None:
+            self.reply.stood_in_for()
+        self._recognition.close()
+        self._unanswered = False
+        self.floor_turn = turn
+        self.interject(Phrase.RETRY, interruptible=True)
+
+    def _note_late(self, now: float) -> None:
+        if self.under_way:  # late rather than failed: no fault is recorded yet
+            self._turn_log.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
+
     def last_words(self, turn: int, phrase: Phrase, now: float, *, at_once: bool, final: bool) -> None:
         """Plays `phrase` as the last words of the call; unless `final`, the caller may still go on after
         it."""
-        if phrase is Phrase.APOLOGY and self.under_way:  # late rather than failed: no fault is recorded yet
-            self._turn_log.fault(_LATE.get(self._doing, "agent"), "nothing was heard of it for too long", now)
+        if phrase is Phrase.APOLOGY:
+            self._note_late(now)
         if at_once or self.under_way:
             self.silence(now)
         self._recognition.close()

@@ -32,6 +32,7 @@ from pipeline.speech import Expected
 from pipeline.text.prompts import Phrase
 from pipeline.turns.events import (
     AcceptSpeech,
+    AskAgain,
     BargedIn,
     CheckVoice,
     ConfirmTurn,
@@ -396,6 +397,7 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
         ConfirmTurn: Dialogue._confirm_turn,
         Interrupt: Dialogue._interrupt,
         PlayFiller: Dialogue._play_filler,
+        AskAgain: lambda dialogue, action, now: dialogue.agent_turns.ask_again(action.turn, now),
         SayLastWords: Dialogue._say_last_words,
         CheckVoice: Dialogue._check_voice,
         EndCall: Dialogue._end_call,

@@ -127,6 +127,10 @@ class Reply:
         if not self._expected:
             self._stage.expect(None)
 
+    def stood_in_for(self) -> None:
+        """Notes that the caller hears the server's words in place of this reply."""
+        self._acted = True
+
     def cancel(self) -> None:
         """Cancels the reply: no more words and no more acts."""
         self.under_way = False

@@ -12,6 +12,7 @@ class Phrase(StrEnum):
     """A phrase of the server's own; its value is the field's name in `SessionSettings`."""
 
     FILLER = "filler"
+    RETRY = "retry"
     APOLOGY = "apology"
     GOODBYE = "goodbye"
 
@@ -20,11 +21,13 @@ STANDARD: Final[Mapping[str, Mapping[Phrase, str]]] = MappingProxyType(
     {
         "en": {
             Phrase.FILLER: "One moment, please.",
+            Phrase.RETRY: "I am sorry, there was a problem. Could you say that again, please?",
             Phrase.APOLOGY: "I am sorry, there is a technical problem. Please call again later.",
             Phrase.GOODBYE: "Goodbye.",
         },
         "ar": {
             Phrase.FILLER: "لحظة من فضلك.",
+            Phrase.RETRY: "عذراً، حدثت مشكلة. هل يمكنك إعادة ما قلته من فضلك؟",
             Phrase.APOLOGY: "عذراً، حدثت مشكلة فنية. يرجى الاتصال بنا لاحقاً.",
             Phrase.GOODBYE: "مع السلامة.",
         },

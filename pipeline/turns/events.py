@@ -186,6 +186,7 @@ class Inner(Enum):
     WAIT_OVER = auto()
     DEAD_AIR_NOTED = auto()
     DEAD_AIR_REPEATED = auto()
+    TURN_FAILED = auto()  # and the caller is asked to say it again
     FAREWELL_BEGAN = auto()  # the agent's words under way are its last unless the caller interrupts
     FAREWELL_HEARD = auto()
     FAREWELL_OVERDUE = auto()
@@ -272,6 +273,14 @@ class PlayFiller:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Stop a reply under way, which failed or is too late, and ask the caller to say it again;
+    `ReplyHeard(turn)` follows."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class SayLastWords:
     """Stop a reply under way and play the phrase for `reason`; `ReplyHeard(turn)` follows. `final`: the
     caller cannot interrupt the phrase."""
@@ -295,7 +304,7 @@ class EndCall:
 
 Action: TypeAlias = (
     Decode | Discard | RejectAsNoise | PollPartial | AcceptSpeech | RequestPartial | StartReply | ConfirmTurn
-    | Interrupt | PlayFiller | SayLastWords | CheckVoice | EndCall
+    | Interrupt | PlayFiller | AskAgain | SayLastWords | CheckVoice | EndCall
 )  # fmt: skip
 
 

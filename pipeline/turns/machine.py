@@ -23,6 +23,7 @@ from pipeline.turns.events import (
     Inner,
     KeyPressed,
     Kind,
+    ReplyFailed,
     ReplyHeard,
     StartReply,
     State,
@@ -141,6 +142,8 @@ class Turns:
         """The table's column for `event`; None: the event is ignored. A farewell has columns of its own. A
         key over a farewell is taken for a surplus digit of the last answer, unless the caller was silent
         before the farewell; that key is an answer."""
+        if isinstance(event, ReplyFailed) and self.prompting.may_fail:
+            return Inner.TURN_FAILED
         if isinstance(event, CallConcluded) and not event.final and self.farewell.may_be_retracted:
             return Inner.FAREWELL_BEGAN
         if self.farewell.under_way:

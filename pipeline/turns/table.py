@@ -28,9 +28,11 @@ Why these states:
   wait.
 - REPLYING lasts while the caller waits for the agent's words and the line is silent. A filler is due
   `dead_air_ms` after the caller's last word; each further filler after as much silence; after `max_fillers`
-  an apology ends the call. A voice in REPLYING is a cough, or the end-point came too early: HALTED holds the
+  the turn has failed. A voice in REPLYING is a cough, or the end-point came too early: HALTED holds the
   reply until the words tell which. If the words are more than those being answered, the reply is discarded;
   the utterance was never closed, so the recogniser decodes all of it.
+- A turn fails when the agent or every voice does, or is too late. The caller is then asked to say it again,
+  in words that stand for the reply; after `max_failures` of them in a row an apology ends the call.
 - SPEAKING begins when audio is queued, not when it is sent: a leg on hold sends nothing, which is no dead air
   of the agent.
 - OVERLAPPING to DOUBTING: a voice over the agent is a cough, a backchannel ("mm-hm"), a barge-in or an early
@@ -103,7 +105,9 @@ _ANYWHERE: Final[_Row] = {
 
 def _under_way(state: State) -> _Row:
     """Cells of each state with a reply under way: the reply may fail or end the call."""
+    silent = state in (S.OPENING, S.PRESUMING, S.WAITING, S.REPLYING)
     return {
+        I.TURN_FAILED: (S.REPLYING if silent else S.SPEAKING, prompting.ask_again),
         ReplyFailed: (S.CLOSING, closing.apologise),
         CallConcluded: (S.CLOSING, closing.conclude),
         I.FAREWELL_BEGAN: (state, closing.begin_farewell),
@@ -310,7 +314,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             ),
             SpeechStopped: (S.DOUBTING, overlap.judge_pause),
             FinalTranscript: (S.HALTED, overlap.judge_words_halted),
-            ReplyFailed: (S.HEARING, utterance.interrupt),  # the caller speaks: no apology is needed
+            **dict.fromkeys((ReplyFailed, I.TURN_FAILED), (S.HEARING, utterance.interrupt)),
             ReplyHeard: (S.HEARING, utterance.hear),
             I.FAREWELL_HEARD: (S.HALTED, prompting.ignore),
             I.OVERLAP_CHECK_DUE: (S.HALTED, overlap.request_partial),
@@ -361,7 +365,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
                 S.CLOSING, SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten,
                 FinalTranscript, PartialTranscript, WaitBegan, SpeechReady, SpeechRanOut, ReplyFailed,
                 CallConcluded,
-                I.FAREWELL_BEGAN,
+                I.FAREWELL_BEGAN, I.TURN_FAILED,
             ),
             ReplyHeard: (S.CLOSING, closing.linger),
             I.CLOSING_ENDED: (S.ENDED, closing.end),
@@ -369,7 +373,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.ENDED: _nothing(
             S.ENDED, SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten,
             FinalTranscript, PartialTranscript, WaitBegan, SpeechReady, SpeechRanOut, ReplyHeard, ReplyFailed,
-            CallConcluded, LegEnded, I.FAREWELL_BEGAN,
+            CallConcluded, LegEnded, I.FAREWELL_BEGAN, I.TURN_FAILED,
         ),
     }
 )  # fmt: skip

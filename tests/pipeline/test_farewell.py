@@ -246,7 +246,7 @@ def test_a_final_farewell_is_not_stopped(acts: list[Any], at_s: float) -> None:
 
 def test_an_apology_for_what_broke_is_not_stopped() -> None:
     agent = FakeAgent([RuntimeError("broken")], OTHER)
-    result, _ = converse(agent, (0.5, MORE))
+    result, _ = converse(agent, (0.5, MORE), settings=SessionSettings(max_failures=0))
     assert agent_texts(result) == [SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
 

@@ -54,7 +54,9 @@ class Odd(FakeTts):
                 yield SpeechChunk(each)
 
 
-def on_a_leg(*voices: Any, says: Sequence[str] = (TEXT,)) -> tuple[SessionResult, FakeLeg]:
+def on_a_leg(
+    *voices: Any, says: Sequence[str] = (TEXT,), settings: SessionSettings | None = None
+) -> tuple[SessionResult, FakeLeg]:
     legs: list[FakeLeg] = []
 
     async def scene() -> SessionResult:
@@ -63,8 +65,9 @@ def on_a_leg(*voices: Any, says: Sequence[str] = (TEXT,)) -> tuple[SessionResult
         agent = FakeAgent([*map(Say, says), HangUp()])
         first, *others = voices
         session = Session(
-            leg=legs[0], agent=agent, stt=FakeStt(), tts=first, fallback_tts=others, phrases=phrases
-        )
+            leg=legs[0], agent=agent, stt=FakeStt(), tts=first, fallback_tts=others, phrases=phrases,
+            settings=settings,
+        )  # fmt: skip
         return await session.run()
 
     return play(scene), legs[0]
@@ -129,7 +132,7 @@ def test_a_silent_voice_is_left_alone_after_a_while() -> None:
 
 
 def test_where_every_voice_is_silent_the_caller_hears_the_apology() -> None:
-    result, leg = on_a_leg(Odd(zeros(10)), Odd(zeros(10)))
+    result, leg = on_a_leg(Odd(zeros(10)), Odd(zeros(10)), settings=SessionSettings(max_failures=0))
     assert result.reason is EndReason.ENGINE_ERROR
     assert any(is_audible(frame) for _, frame in leg.frames)
     assert TEXT not in said(result)

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pipeline.agent import AgentContext
 from pipeline.agents.llm.answer import LlmAgentSpec
-from pipeline.agents.llm.chat import Chat, ChatEndpoint, ChatModel
+from pipeline.agents.llm.attempt import ChatEndpoint, ChatModel
+from pipeline.agents.llm.chat import Chat
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
 from pipeline.agents.llm.script_step import StepAgent, invite

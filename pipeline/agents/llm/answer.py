@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
-from pipeline.agents.llm.chat import BrokenOff, Chat, SaidNothing
-from pipeline.agents.llm.completion import Completion
+from pipeline.agents.llm.attempt import SaidNothing
+from pipeline.agents.llm.chat import BrokenOff, Chat
 from pipeline.agents.llm.confirmation import Pending, question, unreadable
 from pipeline.agents.llm.digits import Wanted, concealed
 from pipeline.agents.llm.extraction import ExtractSettings
@@ -26,7 +26,9 @@ from pipeline.agents.llm.tools.tool import MAX_FAILURE, MAX_RESULT, Budget, Tool
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, boundary, contained
 from pipeline.speech import Expected
+from pipeline.text.formulas import read_formulas
 from pipeline.text.normalise import verbalize
+from pipeline.text.scripts import readable
 from pipeline.text.sentences import Segmenter
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ ASKED: Final = json.dumps({"status": "the caller is asked for permission; nothin
 GO_ON: Final[Message] = {
     "role": "user",
     "content": "[Your answer broke off after these words. Go on after them; do not repeat them.]",
+}
+WRAP_UP: Final[Message] = {
+    "role": "user",
+    "content": "[You can use no more tools now. Tell the caller what you know and what could not be done.]",
 }
 TAKEN_BACK: Final = json.dumps({"error": "not done: the caller went on speaking"})
 SKIPPED: Final = json.dumps({"error": "not done: something before it ended this answer"})
@@ -135,9 +141,8 @@ class Answer:
         self._acts = acts
         self._messages = messages
         self._tools = dict(spec.tools())
-        specs = [each.spec for each in spec.builtins.values()] + [each.spec for each in self._tools.values()]
-        self._offers = [spec.message for spec in specs]
         self._spoke = self._broke_off = False
+        self._was_foreign = False  # words were left out whole, because no voice of the language can say them
         self._language = state.language
 
     async def run(self) -> None:
@@ -162,49 +167,66 @@ class Answer:
             return
         if self._turn.granted is not None:
             await self._carry_out_granted(self._turn.granted)
+        if not await self._rounds() and not self._spoke:
+            await self._whole_round(wraps_up=True, may_call=False)
+            if not self._spoke:
+                raise SaidNothing
+
+    async def _rounds(self) -> bool:
+        """Requests rounds until one needs no other; False where they are used up."""
         for left in reversed(range(self._spec.limits.rounds)):
-            each = await self._whole_round(may_call=left > 0)
+            each = await self._whole_round(wraps_up=left == 0 or self._state.budget.is_spent)
             after = await self._carry_out(each)
             if after in (After.QUIET, After.OVER) or (each.segments and after is After.NOTED):
-                return
+                return True
             if not each.calls and self._spoke:
-                return
-        if not self._spoke:
-            raise SaidNothing
+                return True
+        return False
 
-    async def _whole_round(self, *, may_call: bool) -> Round:
+    async def _whole_round(self, *, wraps_up: bool, may_call: bool = True) -> Round:
         """Requests one round of the model. A model that breaks off is asked, once in an answer, to go on
-        after the words that the caller has heard."""
+        after the words that the caller has heard. `wraps_up`: the tools are used up, and only the built-in
+        ones are left, so that the model can still end the call."""
         each = Round()
         self._turn.exchange.rounds.append(each)
+        note = [WRAP_UP] if wraps_up and (self._tools or not may_call) else []
+        if self._was_foreign and not self._spoke:
+            note.append(_in_language(self._language))
+        offers = _offers(self._spec.builtins, {} if wraps_up else self._tools)
         try:
-            await self._round(each, self._messages(), may_call=may_call)
+            await self._round(each, [*self._messages(), *note], offers, may_call=may_call)
         except BrokenOff as error:
             if self._broke_off:
                 raise
             self._broke_off = True
             await self._fault(str(error))
             if error.retryable:
-                again = [*self._messages(), *([GO_ON] if each.segments else [])]
-                await self._round(each, again, may_call=may_call)
+                again = [*self._messages(), *note, *([GO_ON] if each.segments else [])]
+                await self._round(each, again, offers, may_call=may_call)
         return each
 
-    async def _round(self, each: Round, messages: Sequence[Message], *, may_call: bool) -> None:
-        completion, segmenter = Completion(), Segmenter()
+    async def _round(
+        self, each: Round, messages: Sequence[Message], offers: Sequence[Message], *, may_call: bool
+    ) -> None:
+        segmenter = Segmenter()
         stream = self._spec.chat.stream(
-            messages, completion, tools=self._offers, may_call=may_call, on_fault=self._fault
+            messages, tools=offers, may_call=may_call, may_be_empty=self._spoke, on_fault=self._fault
         )
-        async with closing(stream) as words:
-            async for text in words:
-                for piece in segmenter.feed(text):
+        calls: list[ToolCall] = []
+        async with closing(stream) as parts:
+            async for part in parts:
+                if isinstance(part, ToolCall):
+                    calls.append(self._numbered(part))
+                    continue
+                for piece in segmenter.feed(read_formulas(part, self._language)):
                     await self._say(each, piece)
         for piece in segmenter.finish():
             await self._say(each, piece)
-        if may_call:
-            each.calls = [self._numbered(call) for call in completion.calls()]
+        each.calls = calls
 
     async def _say(self, each: Round, text: str) -> None:
-        plain = tidy(text)
+        plain = readable(tidy(text), self._language)
+        self._was_foreign = self._was_foreign or (not plain and bool(tidy(text)))
         spoken = verbalize(plain, self._language) if plain else ""
         if spoken:
             self._spoke = True
@@ -239,7 +261,7 @@ class Answer:
         if known is None:
             each.results[call.id] = _error("there is no such tool")
             return After.GO_ON
-        refusal = self._state.budget.refuses(call.name, known.spec.max_calls)
+        refusal = self._state.budget.refuses(call.name, known.spec.max_calls, costs=builtin is None)
         try:
             arguments = known.spec.schema.read(call.arguments)
         except Misfit as misfit:
@@ -366,6 +388,15 @@ class Answer:
         log.warning(
             "tool refused", extra={"call_id": self._state.call_id, "tool": name[:64], "reason": reason}
         )
+
+
+def _offers(builtins: Mapping[str, Builtin], tools: Mapping[str, Tool]) -> list[Message]:
+    specs = [each.spec for each in builtins.values()] + [each.spec for each in tools.values()]
+    return [spec.message for spec in specs]
+
+
+def _in_language(language: str) -> Message:
+    return {"role": "user", "content": f"[The voice speaks {language} only: say it in that language.]"}
 
 
 def _error(reason: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from pipeline.agents.llm.chat import ChatEndpoint
+from pipeline.agents.llm.attempt import ChatEndpoint
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineRefused
 

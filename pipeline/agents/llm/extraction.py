@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,9 @@ from pipeline.transcript import TranscriptEntry
 
 MAX_TRANSCRIPT: Final = 10_000
 """Most characters of the transcript that are sent, from its end: what was agreed is said last."""
+
+MAX_FORM: Final = 4_000
+"""Most characters of a form that does not fit, which the model gets back."""
 
 _SYSTEM: Final = """\
 You read the transcript of a telephone call and fill in a form about it. Answer with one JSON object that \
@@ -42,25 +46,42 @@ class ExtractSettings:
 async def extract(
     chat: Chat, settings: ExtractSettings, transcript: Sequence[TranscriptEntry], report: AgentReport
 ) -> AgentReport:
-    """`report` with what the transcript says. A model that answers with something else is asked once more.
-    Raises `EngineError`."""
+    """`report` with what the transcript says. Raises `EngineError`."""
     if not transcript:
         return report
-    messages = _messages(settings, transcript)
-    structured = {
-        "type": "json_schema",
-        "json_schema": {"name": "call", "schema": settings.schema.document},
-    }
-    try:
-        text = await chat.ask(messages, timeout_s=settings.timeout_s, response_format=structured)
-        found = _filled_in(settings.schema, text)
-    except (EngineError, Misfit):  # a server without structured answers, or an answer beside the form
-        text = await chat.ask(messages, timeout_s=settings.timeout_s)
+    return _merged(report, settings, await _form(chat, settings, _messages(settings, transcript)))
+
+
+async def _form(chat: Chat, settings: ExtractSettings, messages: list[Message]) -> dict[str, Any]:
+    """The form as the model fills it in. One that does not fit is asked for once more, with what is wrong
+    with it; a request that fails is made once more without a schema, which not every server takes."""
+    until = asyncio.get_running_loop().time() + 2 * settings.timeout_s
+    extra = _structured(settings.schema)
+    misfits = failures = 0
+    while True:
+        left_s = until - asyncio.get_running_loop().time()
         try:
-            found = _filled_in(settings.schema, text)
+            text = await chat.ask(messages, timeout_s=min(settings.timeout_s, left_s), **extra)
+            return _filled_in(settings.schema, text)
         except Misfit as misfit:
-            raise EngineError(f"the model's form does not fit: {misfit}", retryable=True) from misfit
-    return _merged(report, settings, found)
+            if misfits:
+                raise EngineError(f"the model's form does not fit: {misfit}", retryable=True) from misfit
+            misfits += 1
+            messages = [*messages, {"role": "assistant", "content": text[:MAX_FORM]}, _refusal(misfit)]
+        except EngineError:
+            if failures or asyncio.get_running_loop().time() >= until:
+                raise
+            failures += 1
+        extra = {}
+
+
+def _structured(schema: Schema) -> dict[str, Any]:
+    document = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema.document}}
+    return {"response_format": document}
+
+
+def _refusal(misfit: Misfit) -> Message:
+    return {"role": "user", "content": f"That does not fit: {misfit}. Answer with the whole object again."}
 
 
 def _messages(settings: ExtractSettings, transcript: Sequence[TranscriptEntry]) -> list[Message]:

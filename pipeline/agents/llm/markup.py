@@ -1,4 +1,5 @@
-"""Turns a language model's output into speakable text: no Markdown, emoji, SSML or thoughts.
+"""Turns a language model's output into speakable text: no Markdown, emoji, SSML, thoughts or stage
+directions.
 
 Models are told to write plain sentences and do not always. A caller must never hear "asterisk asterisk".
 """
@@ -9,6 +10,9 @@ import html
 import re
 import unicodedata
 from typing import Final
+
+from pipeline.agents.llm import directions
+from pipeline.text import formulas
 
 MAX_HELD: Final = 300
 """Characters after which an open bracket is a bracket, not the start of markup."""
@@ -47,7 +51,7 @@ _LINE_MARK: Final = re.compile(
 )
 _NUMBERED: Final = re.compile(r"(?m)^[ \t]*(\d{1,2})[.)][ \t]+")
 _NOTE: Final = re.compile(r"\[\^\d{1,3}\]|(?<=\S)\[\d{1,3}\]|\\[()\[\]]|\$\$")
-"""Marks of footnotes, and those around mathematics."""
+"""Marks of footnotes, and loose ones of mathematics."""
 _ADDRESS: Final = re.compile(r"<(https?://[^\s<>]{1,300}|(?:mailto:)?[^\s<>@]{1,64}@[^\s<>]{1,255})>")
 _ENTITY: Final = re.compile(r"&(?:[a-z]{2,8}|#\d{1,6});")
 _CELLS: Final = re.compile(r"[ \t]*\|[ \t|:-]*")
@@ -118,7 +122,7 @@ class MarkupGate:
         tag = held.rfind("<", 0, limit)
         if tag >= 0 and len(held) - tag <= MAX_HELD and _tag_unfinished(held[tag:limit]):
             limit = tag
-        return limit
+        return min(limit, formulas.unfinished(held[:limit]), directions.unfinished(held[:limit]))
 
 
 def _tag_unfinished(text: str) -> bool:
@@ -133,7 +137,7 @@ def _link_unfinished(text: str) -> bool:
 
 
 def _without_tags(text: str) -> str:
-    return _TAG.sub(" ", _ADDRESS.sub(r"\1", _LINK.sub(r"\1", text)))
+    return directions.without_directions(_TAG.sub(" ", _ADDRESS.sub(r"\1", _LINK.sub(r"\1", text))))
 
 
 def tidy(text: str) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pipeline.agent import UserSilent
 from pipeline.turns.context import TurnContext
-from pipeline.turns.events import Discard, Event, Inner, PlayFiller, StartReply, WaitBegan
+from pipeline.turns.events import (
+    AskAgain,
+    Discard,
+    Event,
+    Inner,
+    PlayFiller,
+    StartReply,
+    State,
+    WaitBegan,
+)
 
 
 def ignore(turns: TurnContext, event: Event | None, now: float) -> None:
@@ -35,6 +44,16 @@ def fill(turns: TurnContext, event: Event | None, now: float) -> None:
     watch_on(turns, event, now)
 
 
+def ask_again(turns: TurnContext, event: Event | None, now: float) -> None:
+    """Asks the caller to say it again, after a reply that failed or did not come."""
+    turns.prompting.ask_again()
+    turns.speculation.answered = turns.gather.taken = ""
+    turns.next_turn()
+    turns.actions.append(AskAgain(turns.turn))
+    if turns.state is State.REPLYING:  # in SPEAKING words before the failure are still being heard
+        watch_on(turns, event, now)
+
+
 def speak(turns: TurnContext, event: Event | None, now: float) -> None:
     """Notes that audio of the reply is on its way to the caller."""
     turns.speculation.answered = turns.gather.taken = ""
@@ -49,6 +68,7 @@ def wait(turns: TurnContext, event: Event | None, now: float) -> None:
 
 def listen(turns: TurnContext, event: Event | None, now: float) -> None:
     """Gives the caller the floor, with a reprompt due in `reprompt_s`."""
+    turns.prompting.reply_ended()
     turns.prompting.reprompt_at = now + turns.settings.reprompt_s
     turns.arm(turns.prompting.reprompt_at, Inner.SILENCE_NOTED)
 

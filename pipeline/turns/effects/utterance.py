@@ -94,6 +94,7 @@ def speculate(turns: TurnContext, event: Event | None, now: float) -> None:
 
 def _note_reply_heard(turns: TurnContext, now: float) -> None:
     """Sets the next reprompt after a reply that ended under a voice, in case the voice is noise."""
+    turns.prompting.reply_ended()
     turns.prompting.reprompt_at = now + turns.settings.reprompt_s
 
 

@@ -343,13 +343,18 @@ def test_a_caller_who_thinks_is_no_silence_of_ours() -> None:
 @pytest.mark.parametrize("thinks_s", [1000.0, 6.0])
 def test_no_silence_outlasts_the_filler(thinks_s: float) -> None:
     agent = FakeAgent([GREETING], [thinks_s, *BYE])
-    _, leg = converse(agent, stt=FakeStt("tuesday"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    _, leg = converse(
+        agent,
+        stt=FakeStt("tuesday"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        settings=SessionSettings(max_failures=0),
+    )
     moments = [leg.started_at + 3.5, *(moment for moment, _ in leg.frames if moment > leg.started_at + 3.5)]
     assert max(b - a for a, b in pairwise(moments)) < SETTINGS.dead_air_ms / 1000 + 0.05
 
 
 def test_a_caller_whose_agent_broke_is_handed_to_a_person(caplog: pytest.LogCaptureFixture) -> None:
-    settings = SessionSettings(rescue="desk")
+    settings = SessionSettings(rescue="desk", max_failures=0)
     with caplog.at_level(logging.CRITICAL):
         result, leg = converse(
             FakeAgent([GREETING], [RuntimeError("no")]),

@@ -7,6 +7,7 @@ import logging
 import wave
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from tests.support.speech.conversation import (
 )
 
 SETTINGS = SessionSettings()
+STRICT = SessionSettings(max_failures=0)
 GREETING = Say("hello this is the clinic calling")
 BYE = (Say("thank you goodbye"), HangUp("confirmed"))
 
@@ -681,9 +683,10 @@ def test_cancelling_the_task_leaves_nothing_behind() -> None:
 # Engines that fail ------------------------------------------------------------------------------------------
 
 
-def longest_silence(leg: FakeLeg, after_s: float) -> float:
+def longest_silence(leg: FakeLeg, after_s: float, *, until: float = inf) -> float:
     """From the caller's last word on, the longest stretch in which the line was silent."""
-    moments = [leg.started_at + after_s, *(m for m, _ in leg.frames if m > leg.started_at + after_s)]
+    sent = [at for at, _ in leg.frames if after_s < at - leg.started_at < until]
+    moments = [leg.started_at + after_s, *sent]
     return max(b - a for a, b in pairwise(moments))
 
 
@@ -777,7 +780,7 @@ def test_a_voice_that_stops_within_a_frame_is_covered_by_a_filler() -> None:
                 if text == GREETING.text and len(self.asked) == 1:
                     await asyncio.sleep(3.0)
 
-    settings = SessionSettings(tts_stall_ms=5000)
+    settings = SessionSettings(tts_stall_ms=5000, max_failures=0)
     result, leg = converse(FakeAgent([GREETING, HangUp()]), tts=Halting(), settings=settings)
     assert settings.filler in texts(result, Role.AGENT)[0]
     assert longest_silence(leg, 0.0) < 2.5
@@ -815,7 +818,10 @@ def test_an_agent_that_takes_six_seconds_is_waited_for() -> None:
 
 def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
     result, leg = converse(
-        FakeAgent([GREETING], [1000.0]), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
+        FakeAgent([GREETING], [1000.0]),
+        stt=FakeStt("yes"),
+        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        settings=STRICT,
     )
     assert texts(result, Role.AGENT)[-3:] == [SETTINGS.filler, SETTINGS.filler, SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
@@ -824,10 +830,46 @@ def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
     assert leg.hung_up == 1
 
 
+@pytest.mark.parametrize(("fault", "again_s"), [(1000.0, 20.0), (RuntimeError("a bug"), 11.0)])
+@pytest.mark.parametrize("said_before", [(), (Say("let me see"),)])
+def test_a_caller_is_heard_again_after_a_turn_that_failed(
+    fault: Any, again_s: float, said_before: tuple[Say, ...]
+) -> None:
+    def caller(leg: FakeLeg) -> None:
+        leg.says(3.0, voice(0.5))
+        leg.says(again_s, voice(0.5))
+
+    agent = FakeAgent([GREETING], [*said_before, fault], BYE)
+    result, leg = converse(agent, stt=FakeStt("yes", "yes i said"), prepare=caller)
+    spoken = [text for text in texts(result, Role.AGENT) if text != SETTINGS.filler]
+    assert spoken == [
+        GREETING.text,
+        *(each.text for each in said_before),
+        SETTINGS.retry,
+        "thank you goodbye",
+    ]
+    assert texts(result, Role.CALLER) == ["yes", "yes i said"]
+    assert (result.reason, len(result.faults)) == (EndReason.AGENT, 1)
+    assert longest_silence(leg, 3.5, until=12.0) < 2.5
+    assert result.turns[1].latency is not None
+
+
+def test_turns_that_fail_again_and_again_end_the_call() -> None:
+    def caller(leg: FakeLeg) -> None:
+        for at_s in (3.0, 9.0, 15.0):
+            leg.says(at_s, voice(0.5))
+
+    agent = FakeAgent([GREETING], *[[RuntimeError("a bug")]] * 3)
+    result, _ = converse(agent, stt=FakeStt("yes", "yes", "yes"), prepare=caller)
+    assert texts(result, Role.AGENT) == [GREETING.text, SETTINGS.retry, SETTINGS.retry, SETTINGS.apology]
+    assert result.reason is EndReason.ENGINE_ERROR
+
+
 def test_the_apology_stands_behind_what_it_answers() -> None:
     result, _ = converse(
         FakeAgent([GREETING], [ValueError("a bug")]),
         stt=FakeStt("yes"),
+        settings=STRICT,
         prepare=lambda leg: leg.says(3.0, voice(0.5)),
     )
     assert [entry.role for entry in result.transcript] == [Role.AGENT, Role.CALLER, Role.AGENT]
@@ -840,6 +882,7 @@ def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixtur
             FakeAgent([GREETING], [RuntimeError("bug of 12345")]),
             stt=FakeStt("yes"),
             prepare=lambda leg: leg.says(3.0, voice(0.5)),
+            settings=STRICT,
             call_id="call-7",
         )
     assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
@@ -896,7 +939,9 @@ def test_a_language_that_the_next_voice_speaks_is_no_fault() -> None:
 
 
 def test_a_language_that_no_voice_speaks_is_a_fault() -> None:
-    result, _ = converse(FakeAgent([GREETING, *BYE]), tts=Foreign(), fallback_tts=[Foreign()])
+    result, _ = converse(
+        FakeAgent([GREETING, *BYE]), tts=Foreign(), fallback_tts=[Foreign()], settings=STRICT
+    )
     assert "this voice speaks 'fr', not 'en'" in [fault.message for fault in result.faults]
     assert result.reason is EndReason.ENGINE_ERROR
 
@@ -906,7 +951,7 @@ def test_without_any_voice_the_caller_hears_the_apology(retryable: bool, asked: 
     """Until then the only voice has the session's patience with a voice to come back in, if it may."""
     broken = FakeTts()
     broken.always_fails, broken.retryable = True, retryable
-    result, leg = converse(FakeAgent([GREETING]), tts=broken)
+    result, leg = converse(FakeAgent([GREETING]), tts=broken, settings=STRICT)
     assert len(broken.asked) == asked
     assert texts(result, Role.AGENT) == [SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
@@ -915,7 +960,7 @@ def test_without_any_voice_the_caller_hears_the_apology(retryable: bool, asked: 
 
 def test_a_voice_that_is_silent_for_ever_is_covered() -> None:
     tts = FakeTts(delay_s=3600)
-    result, leg = converse(FakeAgent([GREETING]), tts=tts)
+    result, leg = converse(FakeAgent([GREETING]), tts=tts, settings=STRICT)
     assert max(leg.gaps()) < 2.5
     assert texts(result, Role.AGENT)[-1] == SETTINGS.apology
     assert result.reason is EndReason.ENGINE_ERROR
@@ -927,7 +972,9 @@ def test_with_no_phrase_prepared_there_is_a_tone() -> None:
         broken = FakeTts()
         broken.always_fails = True
         phrases = await Phrases.prepare([broken], SETTINGS)
-        session = Session(leg=leg, agent=FakeAgent([GREETING]), stt=FakeStt(), tts=broken, phrases=phrases)
+        session = Session(
+            leg=leg, agent=FakeAgent([GREETING]), stt=FakeStt(), tts=broken, phrases=phrases, settings=STRICT
+        )
         return await session.run(), leg
 
     result, leg = play(scene)

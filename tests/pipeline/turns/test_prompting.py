@@ -16,14 +16,14 @@ def test_a_silent_caller_is_asked_again_and_then_left() -> None:
 
 
 def test_a_late_agent_is_covered_by_fillers_and_then_given_up() -> None:
-    prompting = Prompting(SessionSettings(max_fillers=1), 0.0)
+    prompting = Prompting(SessionSettings(max_fillers=1, max_failures=0), 0.0)
     assert prompting.judge_dead_air() is Inner.DEAD_AIR_NOTED
     prompting.fill()
     assert prompting.judge_dead_air() is Inner.DEAD_AIR_REPEATED
 
 
 def test_only_words_of_the_agents_own_begin_the_patience_anew() -> None:
-    prompting = Prompting(SessionSettings(max_fillers=1), 0.0)
+    prompting = Prompting(SessionSettings(max_fillers=1, max_failures=0), 0.0)
     prompting.fill()
     prompting.speak()
     assert prompting.judge_dead_air() is Inner.DEAD_AIR_REPEATED
@@ -32,7 +32,18 @@ def test_only_words_of_the_agents_own_begin_the_patience_anew() -> None:
 
 
 def test_a_new_answer_is_waited_for_with_all_patience() -> None:
-    prompting = Prompting(SessionSettings(max_fillers=1), 0.0)
+    prompting = Prompting(SessionSettings(max_fillers=1, max_failures=0), 0.0)
     prompting.fill()
     prompting.watch()
     assert prompting.judge_dead_air() is Inner.DEAD_AIR_NOTED
+
+
+def test_failed_turns_are_counted_in_a_row() -> None:
+    prompting = Prompting(SessionSettings(max_fillers=0, max_failures=1), 0.0)
+    assert prompting.judge_dead_air() is Inner.TURN_FAILED
+    prompting.ask_again()
+    prompting.reply_ended()
+    assert prompting.judge_dead_air() is Inner.DEAD_AIR_REPEATED
+    prompting.watch()
+    prompting.reply_ended()
+    assert prompting.judge_dead_air() is Inner.TURN_FAILED

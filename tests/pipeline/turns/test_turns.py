@@ -20,6 +20,7 @@ from pipeline.turns.effects import closing, gather, noise, overlap, prompting, s
 from pipeline.turns.events import (
     AcceptSpeech,
     Action,
+    AskAgain,
     BargedIn,
     CallConcluded,
     ConfirmTurn,
@@ -517,7 +518,48 @@ def test_the_watch_on_dead_air_begins_at_the_callers_last_word() -> None:
     turns.handle_timer(4.6)
     assert actions(turns) == [PlayFiller(turns.turn)]
     turns.handle_timer(6.9)
-    assert actions(turns) == [SayLastWords(turns.turn, EndReason.ENGINE_ERROR)]
+    assert actions(turns) == [AskAgain(turns.turn)]
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_failed_turns_in_a_row_end_the_call_and_others_do_not(late: bool) -> None:
+    turns, now = at(State.REPLYING), 0.0
+
+    def fail() -> list[Action]:
+        nonlocal now
+        if late:
+            run_until(turns, now + 6.5)
+            now += 6.5
+        else:
+            turns.receive(ReplyFailed(turns.turn), now)
+        return [each for each in actions(turns) if not isinstance(each, PlayFiller)]
+
+    def hear_it_out(*, then_write: bool = True) -> None:
+        turns.receive(SpeechReady(turns.turn), now)
+        turns.receive(ReplyHeard(turns.turn), now)
+        assert turns.state is State.LISTENING
+        if then_write:
+            turns.receive(TextWritten("again"), now)
+            actions(turns)
+
+    for _ in range(2):  # what is answered in between begins the count anew
+        for _ in range(SETTINGS.max_failures):
+            assert fail() == [AskAgain(turns.turn)]
+            hear_it_out()
+        hear_it_out()
+    for _ in range(SETTINGS.max_failures):
+        assert fail() == [AskAgain(turns.turn)]
+        hear_it_out()
+    assert fail() == [SayLastWords(turns.turn, EndReason.ENGINE_ERROR)]
+    assert turns.state is State.CLOSING
+
+
+def test_a_caller_may_interrupt_the_request_to_say_it_again() -> None:
+    turns = at(State.REPLYING)
+    turns.receive(ReplyFailed(turns.turn), 0.0)
+    turns.receive(SpeechReady(turns.turn), 0.1)
+    turns.receive(SpeechContinued(), 0.5)
+    assert turns.state is State.DUCKED
 
 
 def test_words_of_the_agents_own_begin_the_patience_anew() -> None:
@@ -963,7 +1005,7 @@ class World:
         self.turns = Turns(SETTINGS, 0.0)
         self.silent_since = 0.0  # the caller hears nothing and says nothing
         self.worst_s = 0.0
-        self.reply: StartReply | SayLastWords | None = None
+        self.reply: StartReply | AskAgain | SayLastWords | None = None
         self.decode: Decode | RequestPartial | None = None
         self.sounding = False
         self.voiced = False
@@ -980,6 +1022,9 @@ class World:
                 self.reply, self.sounding = None, False
             elif isinstance(action, PlayFiller):
                 self.sounding = True
+                self.turns.receive(SpeechReady(action.turn), self.now)
+            elif isinstance(action, AskAgain):
+                self.reply, self.decode, self.sounding = action, None, True
                 self.turns.receive(SpeechReady(action.turn), self.now)
 
     def quiet(self) -> bool:

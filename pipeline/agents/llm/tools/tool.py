@@ -85,19 +85,31 @@ class Budget:
         """Restarts the counts per turn."""
         self._turn = 0
 
-    def refuses(self, name: str, most: int) -> str:
+    @property
+    def is_spent(self) -> bool:
+        """Whether no tool that costs something may be called, in this turn or any more."""
+        return bool(self._over())
+
+    def refuses(self, name: str, most: int, *, costs: bool = True) -> str:
         """Counts a call of `name`; returns why it is refused, "" where it is not. `most`: calls of that tool
-        in one call."""
+        in one call. `costs`: the tool counts towards the limits of all tools together, unlike a built-in one,
+        without which the model could not end the call."""
+        over = self._over() if costs else ""
+        if over:
+            return over
+        if self._by_name[name] >= most:
+            return "this tool has been used as often as it may be in one call"
+        self._turn += costs
+        self._calls += costs
+        self._by_name[name] += 1
+        return ""
+
+    def _over(self) -> str:
         limits = self._limits
         if self._turn >= limits.calls_a_turn:
             return "too many tools in one turn"
         if self._calls >= limits.calls or self._seconds >= limits.seconds:
             return "the budget for tools in this call is used up"
-        if self._by_name[name] >= most:
-            return "this tool has been used as often as it may be in one call"
-        self._turn += 1
-        self._calls += 1
-        self._by_name[name] += 1
         return ""
 
     def took(self, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from pipeline.agents.llm.agent import Llm
 from pipeline.agents.llm.conversation import DOUBTFUL, LlmConversation
 from pipeline.agents.llm.settings import read_settings
 from pipeline.engines.tables import reveal
-from pipeline.errors import EngineError, SettingsRefused
+from pipeline.errors import EngineBusy, EngineError, SettingsRefused
 from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.http.chat import Call, FakeChat, Part, acts_of, context
@@ -142,23 +143,89 @@ async def test_a_model_that_fails_before_its_first_word_is_asked_once_more() -> 
 @pytest.mark.parametrize(
     "answers",
     [
-        [[EngineError("gone", retryable=True)], [EngineError("gone", retryable=True)], ["never"]],
+        [[EngineError("gone", retryable=True)]] * 50,
         [[EngineError("no such model", retryable=False)], ["never"]],
         [["Well, I think so. ", EngineError("broke off", retryable=True)]] * 2 + [["never"]],
         [
             ["Well, I think so. ", EngineError("broke off", retryable=True)],
-            [EngineError("gone", retryable=True)],
-            [EngineError("gone", retryable=True)],
-            ["never"],
+            *[[EngineError("gone", retryable=True)]] * 50,
         ],
-        [[], [], [], [], [], ["never"]],
+        [[]] * 50,
     ],
 )
-async def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[list[Part]]) -> None:
-    chat = FakeChat(*answers)
-    with pytest.raises(EngineError):
-        await acts_of(joined(chat), said("hi"))
-    assert ["never"] in chat.answers
+def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[list[Part]]) -> None:
+    async def scene() -> None:
+        chat, began = FakeChat(*answers), asyncio.get_running_loop().time()
+        with pytest.raises(EngineError):
+            await acts_of(joined(chat), said("hi"))
+        assert chat.answers
+        assert asyncio.get_running_loop().time() - began <= 6.0
+
+    play(scene)
+
+
+BAD: dict[str, Part] = {
+    "500": EngineError("models.example answered 500", retryable=True),
+    "busy": EngineBusy("models.example answered 503"),
+    "empty": "",
+    "no JSON": EngineError("the model's answer is not JSON", retryable=True),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_model_is_asked_again_for_as_long_as_there_is_time(bad: str) -> None:
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        chat, began, asked = FakeChat(*[[BAD[bad]]] * 4, ["Here I am."]), loop.time(), []
+
+        def answer(body: Mapping[str, Any]) -> Sequence[Part]:
+            asked.append(round(loop.time() - began, 3))
+            return chat.answers.pop(0)
+
+        chat.script = answer
+        acts = await acts_of(joined(chat), said("hi"))
+        assert acts[1:] == [Say("Here I am.")]
+        assert isinstance(acts[0], Trouble), "the same failure is noted once"
+        assert asked == [0.0, 0.2, 0.6, 1.4, 2.4]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("late_s", "asked"), [(2.9, 1), (3.5, 2), (5.9, 2)])
+def test_a_lone_model_that_takes_most_of_its_time_is_heard(late_s: float, asked: int) -> None:
+    """A second request runs beside the first one, not instead of it."""
+
+    async def scene() -> None:
+        chat, began = (
+            FakeChat([late_s, "Here I am."], [5.0, "Never heard."]),
+            asyncio.get_running_loop().time(),
+        )
+        assert await acts_of(joined(chat), said("hi")) == [Say("Here I am.")]
+        assert asyncio.get_running_loop().time() - began < late_s + 0.3
+        assert len(chat.requests) == asked
+
+    play(scene)
+
+
+def test_the_first_of_two_requests_with_a_word_is_heard() -> None:
+    async def scene() -> None:
+        chat, began = FakeChat([60.0, "Never heard."], [0.5, "Here I am."]), asyncio.get_running_loop().time()
+        acts = await acts_of(joined(chat), said("hi"))
+        assert words(acts) == "Here I am."
+        assert [type(act) for act in acts] == [Trouble, Say]
+        assert asyncio.get_running_loop().time() - began < 4
+
+    play(scene)
+
+
+def test_a_first_model_that_is_late_is_heard_where_the_next_one_is_later() -> None:
+    async def scene() -> None:
+        chat, spare = FakeChat([4.0, "Here I am."]), FakeChat([2.0, "Never heard."])
+        conversation = agent(chat, None, spare, fallback=SPARE).join(context())
+        assert await acts_of(conversation, said("hi")) == [Say("Here I am.")]
+        assert len(spare.requests) == 1
+
+    play(scene)
 
 
 GONE = EngineError("gone", retryable=True)
@@ -186,20 +253,28 @@ def test_a_model_that_failed_again_and_again_is_passed_over_for_a_while() -> Non
     play(scene)
 
 
-async def test_when_every_model_fails_it_is_an_engines_error() -> None:
-    chat, spare = FakeChat([GONE]), FakeChat([EngineError("gone too", retryable=True)])
-    with pytest.raises(EngineError, match="gone too"):
-        await acts_of(agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()), said("hi"))
+@pytest.mark.parametrize("fault", [GONE, EngineError("no such key", retryable=False)])
+def test_when_every_model_fails_it_is_an_engines_error(fault: EngineError) -> None:
+    async def scene() -> None:
+        chat, spare = FakeChat(*[[fault]] * 50), FakeChat(*[[fault]] * 50)
+        with pytest.raises(EngineError, match=str(fault)):
+            await acts_of(agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()), said("hi"))
+        assert (len(spare.requests) > 1) is fault.retryable
+
+    play(scene)
 
 
-async def test_a_lone_model_is_asked_however_often_it_failed() -> None:
-    chat = FakeChat(*[[GONE]] * 8)
-    conversation = joined(chat)
-    while chat.answers:
-        with pytest.raises(EngineError):
-            await acts_of(conversation, said("hi"))
-    chat.answers = [["I am back."]]
-    assert words(await acts_of(conversation, said("hi"))) == "I am back."
+def test_a_lone_model_is_asked_however_often_it_failed() -> None:
+    async def scene() -> None:
+        chat = FakeChat(*[[GONE]] * 30)
+        conversation = joined(chat)
+        for _ in range(3):
+            with pytest.raises(EngineError):
+                await acts_of(conversation, said("hi"))
+        chat.answers = [["I am back."]]
+        assert words(await acts_of(conversation, said("hi"))) == "I am back."
+
+    play(scene)
 
 
 async def test_a_model_that_breaks_off_goes_on_after_the_words_that_were_spoken() -> None:
@@ -410,12 +485,31 @@ async def test_what_the_configuration_does_not_allow_is_not_done(call: Call) -> 
 async def test_a_loop_of_tools_ends() -> None:
     chat, web = FakeChat(script=lambda body: [Call("look")] * 9), FakeWeb()
     conversation = joined(chat, web, tool=[{**LOOK, "max_calls": 100}], budget={"calls": 10, "rounds": 3})
-    for _ in range(5):
+    with pytest.raises(EngineError):
+        await acts_of(conversation, said("go"))
+    assert [request.get("tool_choice") for request in chat.requests] == [None, None, None, "none"]
+    for _ in range(4):
         with pytest.raises(EngineError):
             await acts_of(conversation, said("go"))
     assert len(web.asked) == 10
-    assert len(chat.requests) == 15
-    assert chat.requests[2]["tool_choice"] == "none"
+
+
+def tools_of(body: Mapping[str, Any]) -> list[str]:
+    return [tool["function"]["name"] for tool in body.get("tools", ())]
+
+
+@pytest.mark.parametrize("budget", [{"rounds": 2}, {"calls": 2}, {"calls_a_turn": 1}, {"seconds": 0}])
+async def test_a_model_whose_tools_are_used_up_wraps_up_and_can_end_the_call(budget: dict[str, int]) -> None:
+    def script(body: Mapping[str, Any]) -> Sequence[Part]:
+        if "look" in tools_of(body):
+            return [Call("look")]
+        told = body["messages"][-1]["content"]
+        assert "no more tools" in told
+        return ["I could not find it. Goodbye.", Call("hang_up", {"disposition": "not_found"})]
+
+    conversation = joined(FakeChat(script=script), FakeWeb(), tool=[LOOK], budget=budget)
+    acts = await acts_of(conversation, said("where is it"))
+    assert acts == [Say("I could not find it."), Say("Goodbye."), HangUp("not_found")]
 
 
 def test_a_slow_tool_is_bridged_and_a_dead_one_given_up() -> None:
@@ -656,14 +750,27 @@ async def test_a_form_about_the_call_is_filled_in(forms: list[str | Exception]) 
         summary="They come.",
         extracted=json.loads(FILLED),
     )
-    assert [message["role"] for message in chat.last] == ["system", "user"]
+    assert [message["role"] for message in chat.last][:2] == ["system", "user"]
     assert chat.last[1]["content"].count("</data>") == 1
 
 
-@pytest.mark.parametrize("form", ["no", "{}", '{"confirmed": "yes"}', '{"confirmed": true, "other": 1}'])
+MISFITS = ["no", "{}", '{"confirmed": "yes"}', '{"confirmed": true, "other": 1}']
+
+
+@pytest.mark.parametrize("form", MISFITS)
 async def test_a_form_that_does_not_fit_is_an_engines_error(form: str) -> None:
     with pytest.raises(EngineError):
         await joined(FakeChat(forms=[form, form]), extract=FORM).debrief(TALK)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize("form", MISFITS)
+async def test_a_form_that_does_not_fit_is_asked_for_once_more(form: str, refused: bool) -> None:
+    refusals = [EngineError("no response_format here", retryable=False)] * refused
+    chat = FakeChat(forms=[*refusals, form, FILLED])
+    assert (await joined(chat, extract=FORM).debrief(TALK)).extracted == json.loads(FILLED)
+    assert chat.last[-2] == {"role": "assistant", "content": form}
+    assert "does not fit" in chat.last[-1]["content"]
 
 
 async def test_a_form_may_leave_empty_what_nobody_said() -> None:

@@ -17,7 +17,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.transcript import Role
-from tests.support.http.chat import FakeChat, Part, acts_of, context, serving_chat
+from tests.support.http.chat import Call, FakeChat, Part, acts_of, context, serving_chat
 from tests.support.http.llm import agent
 from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, play, voice
 
@@ -40,8 +40,8 @@ async def collect(llm: Llm, said: list[Any]) -> None:
         said.append(act)
 
 
-@pytest.mark.parametrize("statuses", [[], [429], [500], [503]])
-async def test_a_busy_server_is_asked_once_more(statuses: list[int]) -> None:
+@pytest.mark.parametrize("statuses", [[], [429], [500], [503], [503, 500]])
+async def test_a_busy_server_is_asked_again(statuses: list[int]) -> None:
     async with serving_chat(FakeChat(["I am here."])) as server:
         server.statuses = list(statuses)
         llm = made(server.base_url)
@@ -53,9 +53,9 @@ async def test_a_busy_server_is_asked_once_more(statuses: list[int]) -> None:
 @pytest.mark.parametrize(
     ("statuses", "answers", "before"),
     [
-        ([500, 500], [["never"]], 0),
+        ([500] * 9, [["never"]], 0),
         ([401], [["never"]], 0),
-        ([], [[EngineError("cut", retryable=True)], [EngineError("cut", retryable=True)]], 0),
+        ([], [[EngineError("cut", retryable=True)]] * 9, 0),
         ([], [["First this. Then ", 5.0, "never"]] * 2, 2),
         ([], [["First this. Then ", EngineError("cut", retryable=True)]] * 2, 2),
         ([], [[5.0, "never"], [5.0, "never"]], 0),
@@ -93,12 +93,15 @@ async def test_a_server_behind_the_wall_is_not_reached() -> None:
         assert server.chat.requests == []
 
 
-async def call(chat: FakeChat, leg: FakeLeg) -> SessionResult:
-    """A caller who says "my order" to the agent that `chat` leads."""
+PHRASES = SessionSettings()
+
+
+async def call(chat: FakeChat, leg: FakeLeg, *says: str) -> SessionResult:
+    """A caller who says "my order" to the agent that `chat` leads, or `says` something else."""
     return await Session(
         leg=leg,
         agent=agent(chat).join(context()),
-        stt=FakeStt("my order"),
+        stt=FakeStt(*(says or ("my order",))),
         tts=FakeTts(),
         phrases=await Phrases.prepare([FakeTts()], SessionSettings()),
     ).run()
@@ -124,13 +127,31 @@ def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
 def test_a_caller_whose_model_is_gone_hears_an_apology() -> None:
     async def scene() -> None:
         gone = EngineError("model gone", retryable=True)
-        chat = FakeChat(["How can I help you today?"], [gone], [gone], [gone], [gone], [gone], [gone])
-        leg = FakeLeg([(4.0, voice(1.0))])
-        result = await call(chat, leg)
+        chat = FakeChat(["How can I help you today?"], *[[gone]] * 100)
+        leg = FakeLeg([(4.0, voice(1.0)), (18.0, voice(1.0)), (32.0, voice(1.0))])
+        result = await call(chat, leg, "my order", "my order", "my order")
         assert result.reason is EndReason.ENGINE_ERROR
+        assert max(leg.gaps()) < 9, "a filler, words, or the caller's turn"
         assert any("model gone" in fault.message for fault in result.faults if fault.role == "agent")
         spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
         assert spoken[0] == "How can I help you today?"
-        assert "sorry" in spoken[-1].lower()
+        assert [text for text in spoken[1:] if text != PHRASES.filler] == [
+            PHRASES.retry, PHRASES.retry, PHRASES.apology,
+        ]  # fmt: skip
+        assert len([text for text in spoken if text == PHRASES.filler]) >= 3
+
+    play(scene)
+
+
+def test_a_caller_whose_turn_failed_says_it_again_and_is_answered() -> None:
+    async def scene() -> None:
+        refused = EngineError("no such key", retryable=False)
+        chat = FakeChat(["How can I help?"], [refused], ["It comes tomorrow.", Call("hang_up")])
+        leg = FakeLeg([(4.0, voice(1.0)), (11.0, voice(1.0))])
+        result = await call(chat, leg, "my order", "where is my order")
+        assert result.reason is EndReason.AGENT
+        spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+        assert spoken == ["How can I help?", PHRASES.retry, "It comes tomorrow."]
+        assert result.silences == ()
 
     play(scene)

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.agent import CallOpened, Say, Trouble, UserSaid
 from pipeline.agents.llm.agent import Llm
-from pipeline.agents.llm.chat import THOUGHTLESS
+from pipeline.agents.llm.attempt import THOUGHTLESS
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
 from pipeline.errors import EngineError, EngineRefused
