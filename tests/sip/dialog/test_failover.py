@@ -251,6 +251,7 @@ def test_a_stranger_that_a_redirection_names_gets_no_digest_for_its_realm(host: 
 # On sockets ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 async def test_a_port_where_nobody_listens_is_passed_over_at_once(host: str) -> None:
     settings = EndpointSettings(udp=f"{host}:0", rtp_ports=(24600, 24699))
@@ -264,6 +265,7 @@ async def test_a_port_where_nobody_listens_is_passed_over_at_once(host: str) -> 
         assert (call.status, loop.time() - asked < 3.0) == (503, True)
 
 
+@pytest.mark.virtual_clock
 async def test_of_several_dead_ports_each_is_passed_over_and_the_living_one_is_not_harmed() -> None:
     """The kernel reports an error of one datagram at the next, whoever that is for."""
     settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24600, 24699))

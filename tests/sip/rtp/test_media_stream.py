@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -133,7 +133,40 @@ def connect(
     return recorder
 
 
-@pytest.mark.parametrize("codec", [PCMU, PCMA, G722, OPUS], ids=lambda codec: codec.name)
+class Judge(NamedTuple):
+    """What a codec leaves of parts of `samples` samples: a loss in dB, below `limit`."""
+
+    samples: int
+    limit: float
+    measure: Callable[[Any, Any], float]
+
+
+def noise_db(heard: Any, said: Any) -> float:
+    """The level of the noise, against the signal's."""
+    return -snr_db(heard, said, search=1)
+
+
+def spectral_db(heard: Any, said: Any) -> float:
+    return spectral_distance_db(heard, said, delay=0)
+
+
+JUDGES = {
+    PCMU: Judge(320, -34, noise_db),
+    PCMA: Judge(320, -34, noise_db),
+    G722: Judge(640, -18, noise_db),
+    OPUS: Judge(1024, 2.5, spectral_db),
+}
+
+
+def where_found(heard: Any, said: Any) -> Any:
+    """The part of `heard` that is most like `said`."""
+    like = np.correlate(heard.astype(float), said.astype(float))
+    loud = np.sqrt(np.convolve(heard.astype(float) ** 2, np.ones(len(said)), "valid"))
+    begin = int(np.argmax(like / np.maximum(loud, 1.0)))
+    return heard[begin : begin + len(said)]
+
+
+@pytest.mark.parametrize("codec", JUDGES, ids=lambda codec: codec.name)
 async def test_two_streams_hear_each_other(office: Office, codec: Codec) -> None:
     one, other = office.open(), office.open()
     recorder, other_recorder = connect(one, other, codec)
@@ -142,13 +175,10 @@ async def test_two_streams_hear_each_other(office: Office, codec: Codec) -> None
     voice = Voice(said, frame)
     one.attach(recorder, voice)
     await until(lambda: not voice.waiting and len(other_recorder.frames) >= 60)
-    heard = other_recorder.heard
-    if codec is OPUS:
-        aligned = heard[int(np.argmax(np.correlate(heard.astype(float), said[:4000].astype(float)))) :]
-        assert spectral_distance_db(aligned, said, delay=0) < 2.5
-    else:
-        begin = int(np.argmax(np.correlate(heard.astype(float), said.astype(float))))
-        assert snr_db(heard[begin:], said, search=1) > (18 if codec is G722 else 34)
+    heard, judge = other_recorder.heard, JUDGES[codec]
+    parts = [said[at : at + judge.samples] for at in range(0, len(said), judge.samples)]
+    found = [judge.measure(where_found(heard, part), part) for part in parts]
+    assert np.median(found) < judge.limit, found  # a busy machine leaves gaps
     assert other_recorder.positions == [i * frame for i in range(len(other_recorder.frames))]
     assert one.rate_hz == codec.rate_hz
     assert one.stats.send_errors == other.stats.bad_packets == other.stats.strange_address == 0
@@ -400,16 +430,16 @@ async def test_first_words_do_not_wait_for_the_tick(office: Office, peer: Peer) 
     start(stream, plan(peer.port))
     stream.attach(None, voice)
     await peer.receives(20)
-    waited = []
-    for _ in range(10):
+    ahead_slots = []
+    for phase in range(1, 6):
         await peer.receives(45)  # the lead is given back meanwhile
-        await asyncio.sleep(0.0031)
+        await asyncio.sleep(0.0031 * phase)
         peer.received()
-        begun = office.loop.time()
         voice.say(sine(480))
         await until_said(peer)
-        waited.append(office.loop.time() - begun)
-    assert sorted(waited)[5] < 0.006
+        with office.plane.held(stream._number) as line:
+            ahead_slots.append(int(line["lead"]))
+    assert ahead_slots.count(0) <= 2, ahead_slots  # words may meet the tick, and a busy machine comes late
 
 
 async def until_said(peer: Peer) -> None:
@@ -462,11 +492,12 @@ async def test_changing_the_source_lets_go_of_the_first(office: Office, peer: Pe
 
 
 async def test_a_listener_may_close_the_stream(office: Office, peer: Peer) -> None:
-    stream, heard = office.open(), []
+    """It is told nothing more, of packets neither that were there already nor that come later."""
+    stream, told = office.open(), []
 
     class Impatient(RecordingListener):
         def audio_received(self, frame: Any, position: int, now: float, *, concealed: bool) -> None:
-            heard.append(position)
+            told.append(position)
             stream.close()
 
     start(stream, plan(peer.port))
@@ -474,8 +505,10 @@ async def test_a_listener_may_close_the_stream(office: Office, peer: Peer) -> No
     for packet in packets([b"\x11" * 160] * 5):
         peer.send(stream, packet)
     await until(lambda: office.ports.in_use == 0)
+    received = stream.stats.packets_received
     await asyncio.sleep(0.05)
-    assert heard == [0]
+    assert told == [0]
+    assert stream.stats.packets_received == received <= 5
 
 
 @pytest.mark.parametrize("host", ["media.example.com", "", "::1", "999.1.1.1"])
