@@ -144,6 +144,7 @@ def taken_at_once(heard: Hypothesis) -> bool:
     return heard.text != "" and not heard.doubtful
 
 
+@pytest.mark.nightly("ci")
 @pytest.mark.timeout(300)
 async def test_words_of_another_recorded_person_are_understood(engine: PocketSphinx) -> None:
     # Measured: 19 of 70 are confirmed, where 3 % of other words are taken for one of ten phrases; 8 where 4 %

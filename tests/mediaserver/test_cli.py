@@ -43,14 +43,14 @@ def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_names_every_command() -> None:
-    done = typed("--help")
+    done = mediaserver("--help")
     assert done.returncode == 0
     for command in ("serve", "compile", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
         assert f"\n  {command} " in done.stdout
 
 
 def test_a_good_file_is_checked_with_0(site: Site) -> None:
-    done = typed("check", "--config", site.path)
+    done = mediaserver("check", "--config", site.path)
     assert (done.returncode, done.stderr) == (0, "")
     assert not site.data_dir.exists()
 
@@ -151,7 +151,7 @@ def test_a_data_directory_that_cannot_be_made(site: Site, command: tuple[str, ..
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    done = typed("check", "--config", tmp_path / "none.toml")
+    done = mediaserver("check", "--config", tmp_path / "none.toml")
     assert done.returncode == 2
     assert "no such file" in done.stderr
 

@@ -107,6 +107,7 @@ def told_by_the_clock() -> Pcm:
     return np.concatenate([pause[: RATE_HZ // 2], said[0], pause, said[1], pause, said[2], pause, pause])
 
 
+@pytest.mark.nightly("ci")
 async def test_a_telephone_that_plays_a_recording_is_measured(tmp_path: Path, sentence: Path) -> None:
     """The pause of the caller's, the silence before its sentence and the sentence are taken off the peer's
     pause: the rest of it is what the caller waited."""
@@ -142,6 +143,7 @@ def echoing() -> tuple[str, ...]:
     return ("-rtp_echo", "-mi", "127.0.0.1", "-mp", first, "-timeout", "100s")
 
 
+@pytest.mark.nightly("ci")
 async def test_an_echo_is_not_taken_for_an_agent(tmp_path: Path, sentence: Path) -> None:
     async with Sipp("uas_echo", tmp_path, options=echoing()) as sipp:
         done = await bench(tmp_path, *to(sipp.port), "--speech", sentence, "--calls", "1", "--seconds", "12")
@@ -194,7 +196,11 @@ async def test_nobody_at_the_address(tmp_path: Path, sentence: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly("ci"))]
+    "number",
+    [
+        signal.SIGINT,
+        *(pytest.param(each, marks=pytest.mark.nightly("ci")) for each in (signal.SIGHUP, signal.SIGTERM)),
+    ],
 )
 async def test_ctrl_c_hangs_up_and_shows_what_there_is(
     tmp_path: Path, sentence: Path, number: signal.Signals
@@ -341,6 +347,7 @@ def test_an_agent_that_cannot_be_called(tmp_path: Path, agent: str, reason: str)
     assert reason in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.nightly("ci")
 async def test_the_server_measures_the_same_turns(tmp_path: Path, sentence: Path) -> None:
     """Two programs with a clock each: they may differ by what lies between, not by a turn."""
     site = write_site(tmp_path, engines=REAL_ENGINES, more=ASKED)

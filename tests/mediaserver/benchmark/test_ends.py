@@ -86,7 +86,7 @@ async def test_a_node_too_busy_to_answer_once_is_asked_again(tmp_path: Path) -> 
 
     application = web.Application()
     application.router.add_get("/readyz", readyz)
-    runner = web.AppRunner(application)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

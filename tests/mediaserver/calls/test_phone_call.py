@@ -26,7 +26,6 @@ from sip.states import CallState
 from tests.support.http.models import fake_models
 from tests.support.http.webhooks import receiver
 from tests.support.node.node import (
-    DATABASES,
     KEY,
     NUMBER,
     OUTBOUND,
@@ -47,7 +46,7 @@ from tests.support.waiting import until
 FRONT_DESK = "+14155550101"
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly("ci"))])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     with database_on(request.param) as database:
         yield write_site(tmp_path, database=database)

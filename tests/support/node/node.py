@@ -295,11 +295,8 @@ def database_on(engine: str) -> Iterator[str]:
     if engine == "sqlite":
         yield ""
         return
-    url = postgres.shared().new_database()
-    try:
+    with postgres.database() as url:
         yield url
-    finally:
-        postgres.shared().drop(url)
 
 
 async def rows_of(site: Site, sql: str, **values: Any) -> list[dict[str, Any]]:

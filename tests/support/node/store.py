@@ -97,11 +97,11 @@ def on_engine(engine: str, path: Path) -> Iterator[None]:
     if engine == "sqlite":
         yield
         return
-    _URLS[path] = postgres.shared().new_database()
-    try:
-        yield
-    finally:
-        postgres.shared().drop(_URLS.pop(path))
+    with postgres.database() as _URLS[path]:
+        try:
+            yield
+        finally:
+            del _URLS[path]
 
 
 def url_of(path: Path) -> str:

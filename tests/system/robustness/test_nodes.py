@@ -60,8 +60,7 @@ class Nodes:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes]:
     async with AsyncExitStack() as stack:
-        database = postgres.shared().new_database()
-        stack.callback(postgres.shared().drop, database)
+        database = stack.enter_context(postgres.database())
         sites = write_nodes(tmp_path_factory.mktemp("nodes"), database, company=COMPANY)
         trap = await stack.enter_async_context(trap_at(sites[0].carrier))
         processes = stack.enter_context(nodes_of(sites))
