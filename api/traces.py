@@ -35,6 +35,7 @@ async def get_trace(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}/trace.pcap")
+@routes.get("/api/v1/calls/{callTaskId}.pcap")
 @Operation(
     summary="The SIP messages of a call as a pcap file, each as one UDP datagram",
     media=(pcap.CONTENT_TYPE,),
@@ -44,23 +45,6 @@ async def get_trace(request: web.Request) -> web.Response:
 )
 async def get_trace_file(request: web.Request) -> web.Response:
     """Answers the messages as a file that Wireshark opens."""
-    return await _file(request)
-
-
-@routes.get("/api/v1/calls/{callTaskId}.pcap")
-@Operation(
-    summary="The same file as trace.pcap",
-    media=(pcap.CONTENT_TYPE,),
-    scopes=READERS,
-    about=About.AGENT,
-    errors=(404,),
-)
-async def get_file(request: web.Request) -> web.Response:
-    """Answers the messages as a file that Wireshark opens."""
-    return await _file(request)
-
-
-async def _file(request: web.Request) -> web.Response:
     call_id = request.match_info["callTaskId"]
     legs = await request.app[SERVER].call_api.trace(caller_of(request).access, call_id)
     body = pcap.pcap(message for leg in legs for message in leg["messages"])

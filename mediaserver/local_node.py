@@ -29,8 +29,8 @@ class NodeFailed(LocalError):
 async def process(
     *arguments: str, log: Path, stdout: int | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A Python process of ours, ended with the context. What it logs goes to `log`. It imports nothing from
-    the folder that it is started in."""
+    """Runs `python -m` with `arguments` for the length of the block; its log goes to `log`. The process
+    imports nothing from the folder that it is started in."""
     with log.open("wb") as file:
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", *arguments),
@@ -53,7 +53,7 @@ async def process(
 
 
 async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log: Path) -> None:
-    """Until /readyz says 200. Raises `NodeFailed` with the end of the server's log."""
+    """Waits until /readyz answers 200. Raises `NodeFailed` with the end of the server's log."""
     try:
         async with asyncio.timeout(READY_S):
             while server.returncode is None:
@@ -71,18 +71,18 @@ async def wait_ready(api: ClientSession, server: asyncio.subprocess.Process, log
 
 
 def environment() -> Mapping[str, str]:
-    """Of every process: they share the kernels that are compiled."""
+    """Returns the environment of every process: they share the kernels that are compiled."""
     return {kernel_cache.VARIABLE: str(kernel_cache.users_place()), **os.environ}
 
 
 def cache() -> Path:
-    """What is kept from one run to the next: the user's cache (XDG base directories)."""
+    """Returns the user's cache, which is kept from one run to the next (XDG base directories)."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "openline-mediaserver"
 
 
 def free_port() -> int:
-    """A port of loopback that nothing is bound to, neither UDP nor TCP."""
+    """Returns a port of loopback that nothing is bound to, neither UDP nor TCP."""
     while True:
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
             tcp.bind(("127.0.0.1", 0))

@@ -22,8 +22,8 @@ from scipy import signal
 from bench import report
 from bench.kernels import speech_codecs
 from bench.kernels.silence import Listener, listeners
+from bench.support.concealment import Concealment
 from pipeline.audio import Pcm, dtmf, frame_samples, kernels
-from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
 

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from bench.kernels import subnormals
+from bench.support.concealment import RATES_HZ, Concealment
 from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples
 from pipeline.audio.dtmf import DtmfDetector
 from pipeline.audio.echo_gate import EchoGate
-from pipeline.audio.plc import Concealment
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad, VadSettings
 from pipeline.call_progress.classifier import CallProgressClassifier
@@ -121,7 +121,8 @@ def _at(rate_hz: int) -> Iterator[Listener]:
     yield row("VAD without narrow bands", "energy_vad_step", lambda: _of(EnergyVad(rate_hz, wide).push))
     yield row("DTMF detector", "dtmf_step", lambda: _of(DtmfDetector(rate_hz).push))
     yield row("line tones", "line_step", lambda: _line(rate_hz))
-    yield row("concealment, every other frame lost", "pitch_period", lambda: _lossy(rate_hz))
+    if rate_hz in RATES_HZ:
+        yield row("concealment, every other frame lost", "pitch_period", lambda: _lossy(rate_hz))
     yield row("pitch of a second", "prosody", lambda: _pitch(rate_hz))
     yield row(
         "echo gate, silent caller", "echo_share", lambda: _echo(rate_hz), played=False, most=MOST_UNSEARCHED

@@ -24,7 +24,7 @@ from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NumberClaim:
     """An agent that answers `number`, by the plan of its company's country; `closeness` orders claims."""
 
     agent: AgentSettings
@@ -98,20 +98,20 @@ class NumberPlan:
             return []
         return [trunk_id, *(name for name, each in self._trunks.items() if each.shares_addresses(trunk))]
 
-    def _claims(self, called: str, trunk_id: str) -> list[Claim]:
+    def _claims(self, called: str, trunk_id: str) -> list[NumberClaim]:
         number = self._number(called, trunk_id)
         exact = [
-            Claim(agent, number, EXACT)
+            NumberClaim(agent, number, EXACT)
             for text in {number, called}
             for agent in self._numbers.get((trunk_id, text), ())
         ]
         return exact + [
-            Claim(agent, number, pattern.closeness)
+            NumberClaim(agent, number, pattern.closeness)
             for pattern, agent in self._patterns.get(trunk_id, ())
             if pattern.matches(called, number)
         ]
 
-    def _answers_at(self, claim: Claim, at_ms: int) -> bool:
+    def _answers_at(self, claim: NumberClaim, at_ms: int) -> bool:
         """Whether the agent answers at that time: by its own clock, else that of the called number, else that
         of its company's country."""
         agent = claim.agent
@@ -122,7 +122,7 @@ class NumberPlan:
         zones = (agent.time_zone,) if agent.time_zone is not None else local_zones(number, country)
         return next_open_ms(agent.answering_windows, zones, at_ms) == at_ms
 
-    def _allowed(self, claims: Sequence[Claim]) -> list[Claim]:
+    def _allowed(self, claims: Sequence[NumberClaim]) -> list[NumberClaim]:
         """Returns those of the `claims` over shared addresses that rules 1 and 2 allow."""
         listed = [claim for claim in claims if self._owners.get(claim.number) == claim.agent.company]
         if listed:

@@ -72,7 +72,7 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class Turn:
+class CallerTurn:
     """One sentence of the caller's, and what came back. `begun_s`, `ended_s`: our first and last packet with
     voice; `answered_s`: the agent's first one after that. `interrupts`: said over the agent on purpose; then
     `stopped_s` is the agent's last packet with voice, None where it did not give way. `echo_ms`: after how
@@ -99,7 +99,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Heard:
+class ReceivedAudio:
     """What came, packet by packet: `gaps_s` between two that follow each other without a loss or a pause of
     the sender's. `first_voice_s`: the agent's first packet with voice, None before it."""
 
@@ -109,7 +109,7 @@ class Heard:
     first_voice_s: float | None = None
 
 
-class Caller:
+class CallingParty:
     """One party of a call (a `pipeline.leg.LegListener` and `AudioSource`). `done` is called once, when
     `turns` turns are over or the caller gives up; every `barge_every`th turn interrupts, 0: none."""
 
@@ -122,8 +122,8 @@ class Caller:
         barge_every: int = 0,
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        self.turns: list[Turn] = []
-        self.heard = Heard()
+        self.turns: list[CallerTurn] = []
+        self.heard = ReceivedAudio()
         self._sayings = sayings
         self._rate_hz = rate_hz
         self._wanted = turns
@@ -228,7 +228,7 @@ class Caller:
         if self._frame == len(saying.frames):
             self._saying = None
 
-    def _ended(self, turn: Turn, now: float) -> None:
+    def _ended(self, turn: CallerTurn, now: float) -> None:
         """The last voiced frame has left."""
         turn.ended_s = now
         self._floor = Floor.WAITING
@@ -335,13 +335,13 @@ class Caller:
         self._saying = self._sayings[len(self.turns) % len(self._sayings)]
         self._frame = 0
         self._floor = Floor.TALKING
-        self.turns.append(Turn(self._saying.name, interrupts))
+        self.turns.append(CallerTurn(self._saying.name, interrupts))
 
 
-_STEPS: Final[Mapping[Floor, Callable[[Caller, float], None]]] = {
-    Floor.LISTENING: Caller._listen,
-    Floor.TALKING: Caller._talk,
-    Floor.WAITING: Caller._wait,
-    Floor.JUDGING: Caller._settle,
-    Floor.HEARING_OUT: Caller._hear_out,
+_STEPS: Final[Mapping[Floor, Callable[[CallingParty, float], None]]] = {
+    Floor.LISTENING: CallingParty._listen,
+    Floor.TALKING: CallingParty._talk,
+    Floor.WAITING: CallingParty._wait,
+    Floor.JUDGING: CallingParty._settle,
+    Floor.HEARING_OUT: CallingParty._hear_out,
 }

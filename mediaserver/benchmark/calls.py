@@ -12,9 +12,9 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
-from mediaserver.benchmark.caller import Caller, Fate, Heard, Turn
+from mediaserver.benchmark.caller import CallerTurn, CallingParty, Fate, ReceivedAudio
 from mediaserver.benchmark.sayings import Saying
-from mediaserver.benchmark.target import Target
+from mediaserver.benchmark.target import CallTarget
 from pipeline.errors import boundary
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
@@ -46,12 +46,12 @@ _BEAT_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to do. A call ends after `turns` turns or `seconds`; `barge_every`: see `Caller`. `username` and
-    `password` answer the far end's challenge; `public_address` is what the far end is told, "" for our
-    own."""
+class CallPlan:
+    """The calls to place. A call ends after `turns` turns or `seconds`; `barge_every`: as in `CallingParty`.
+    `username` and `password` answer the far end's challenge; `public_address` is what the far end is told, ""
+    for our own."""
 
-    target: Target
+    target: CallTarget
     calls: int = 2
     concurrent: int = 2
     rate_per_s: float = 1.0
@@ -82,8 +82,8 @@ class Record:
     status: int = 0
     cause: str = ""
     ended_by: str = ""
-    turns: list[Turn] = field(default_factory=list)
-    heard: Heard = field(default_factory=Heard)
+    turns: list[CallerTurn] = field(default_factory=list)
+    heard: ReceivedAudio = field(default_factory=ReceivedAudio)
     media: MediaStats = field(default_factory=MediaStats)
 
     @property
@@ -120,11 +120,11 @@ class Run:
 Told = Callable[[Record], None]
 
 
-class Calls:
+class PlacedCalls:
     """The calls of one plan: `have` places them. `told` hears of each that is answered or over. Once `stop`
     is set no further one is placed, and those under way are hung up."""
 
-    def __init__(self, plan: Plan, sayings: Sequence[Saying], *, stop: asyncio.Event, told: Told) -> None:
+    def __init__(self, plan: CallPlan, sayings: Sequence[Saying], *, stop: asyncio.Event, told: Told) -> None:
         self._plan = plan
         self._sayings = sayings
         self._stop = stop
@@ -220,7 +220,7 @@ class Calls:
     async def _converse(self, call: Call, record: Record) -> None:
         self._told(record)
         plan, over = self._plan, asyncio.Event()
-        caller = Caller(
+        caller = CallingParty(
             self._sayings, call.rate_hz, turns=plan.turns, barge_every=plan.barge_every, done=over.set
         )
         record.turns, record.heard = caller.turns, caller.heard
@@ -240,7 +240,7 @@ def _note(record: Record, call: Call, state: CallState, now: float) -> None:
         record.ended_s = now
 
 
-def _endpoint_settings(plan: Plan) -> EndpointSettings:
+def _endpoint_settings(plan: CallPlan) -> EndpointSettings:
     address = ip_address(plan.target.address)
     anywhere = "0.0.0.0" if address.version == 4 else "::"
     host = str(address) if address.is_loopback else anywhere
@@ -255,7 +255,7 @@ def _endpoint_settings(plan: Plan) -> EndpointSettings:
     )
 
 
-def _trunk_settings(plan: Plan) -> TrunkSettings:
+def _trunk_settings(plan: CallPlan) -> TrunkSettings:
     """Media comes from wherever it comes: a caller behind a NAT has no other choice."""
     return TrunkSettings(
         id="bench",

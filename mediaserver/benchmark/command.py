@@ -14,13 +14,13 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from mediaserver.benchmark.calls import Calls, Plan, Record, Run
+from mediaserver.benchmark.calls import CallPlan, PlacedCalls, Record, Run
 from mediaserver.benchmark.options import Options
 from mediaserver.benchmark.own_node import CannotTakeCalls, Order, own_node
 from mediaserver.benchmark.plot import svg
 from mediaserver.benchmark.report import complaint, conditions, figures, lines, table, why
 from mediaserver.benchmark.sayings import NoSpeech, Recorded, Saying, recorded, sayings, synthesised
-from mediaserver.benchmark.target import Target, TargetRefused, target
+from mediaserver.benchmark.target import CallTarget, CallTargetRefused, target
 from mediaserver.local_node import NodeFailed
 from mediaserver.settings import Settings
 from pipeline.errors import EngineError
@@ -73,10 +73,10 @@ async def _bench(options: Options, settings: Settings | None) -> int:
     try:
         said, speech = await _speech(options)
         async with _called(options, settings) as to:
-            plan = Plan(target=to, **options.plan)
+            plan = CallPlan(target=to, **options.plan)
             run = await _have(plan, said, interruption)
         about = conditions(plan, said, agent=options.agent_id, speech=speech)
-    except (TargetRefused, NoSpeech, CannotTakeCalls) as refused:
+    except (CallTargetRefused, NoSpeech, CannotTakeCalls) as refused:
         return _said(str(refused), EXIT_REFUSED)
     except (NodeFailed, EngineError, SipError, OSError) as error:
         return _said(str(error), EXIT_FAILED)
@@ -99,7 +99,7 @@ async def _speech(options: Options) -> tuple[list[Saying], str]:
 
 
 @asynccontextmanager
-async def _called(options: Options, settings: Settings | None) -> AsyncIterator[Target]:
+async def _called(options: Options, settings: Settings | None) -> AsyncIterator[CallTarget]:
     """Whom to call; a node of one's own runs for as long as the block."""
     if settings is None:
         yield await target(options.to, sure=options.sure)
@@ -116,13 +116,13 @@ async def _called(options: Options, settings: Settings | None) -> AsyncIterator[
         yield await target(address, sure=True)
 
 
-async def _have(plan: Plan, said: Sequence[Saying], interruption: Interruption) -> Run:
+async def _have(plan: CallPlan, said: Sequence[Saying], interruption: Interruption) -> Run:
     _say(f"calling {plan.target}, {plan.calls} times; Ctrl-C hangs up")
     gc.collect()
     gc.freeze()  # what is alive stays: a collection in the middle of a call would be noted as late packets
     interruption.calling = True
     try:
-        return await Calls(plan, said, stop=interruption.stop, told=_progress).have()
+        return await PlacedCalls(plan, said, stop=interruption.stop, told=_progress).have()
     finally:
         interruption.calling = False
 

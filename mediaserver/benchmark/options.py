@@ -11,8 +11,8 @@ from typing import Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """`to` is a SIP address, "" where one's own agent is called: `agent_id` in the file `config`. `plan`: the
-    fields of `mediaserver.benchmark.calls.Plan` but its target. `speech`: WAV files, () for the voice that
-    comes with the server."""
+    fields of `mediaserver.benchmark.calls.CallPlan` but its target. `speech`: WAV files, () for the voice
+    that comes with the server."""
 
     to: str = ""
     sure: bool = False

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from mediaserver.benchmark.caller import Fate, Turn
-from mediaserver.benchmark.calls import Plan, Record, Run
+from mediaserver.benchmark.caller import CallerTurn, Fate
+from mediaserver.benchmark.calls import CallPlan, Record, Run
 from mediaserver.benchmark.figures import Figures, percentiles
 from mediaserver.benchmark.sayings import Saying
 from sip.message.message import REASONS
@@ -34,7 +34,7 @@ _TIMES: Final = {
 _RANKS: Final = (50, 95, 99, 100)
 
 
-def conditions(plan: Plan, sayings: Sequence[Saying], *, agent: str, speech: str) -> Figures:
+def conditions(plan: CallPlan, sayings: Sequence[Saying], *, agent: str, speech: str) -> Figures:
     """What the figures hold for: `agent` is that of a node of one's own, "" for another's; `speech` says what
     speaks."""
     return {
@@ -149,7 +149,7 @@ def _call(record: Record) -> Figures:
     }
 
 
-def _turn(turn: Turn, record: Record) -> Figures:
+def _turn(turn: CallerTurn, record: Record) -> Figures:
     """`at_s`: our last packet with voice, counted from the answer."""
     return {
         "said": turn.said,

@@ -31,12 +31,12 @@ _OUTSIDE_LINE: Final = ("0", "9")
 """What many exchanges want dialled before a number of the public network."""
 
 
-class TargetRefused(LocalError):
+class CallTargetRefused(LocalError):
     """Not an address that the benchmark calls; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CallTarget:
     """`user` at `host`, over `transport`. `address`: what `host` leads to."""
 
     user: str
@@ -62,15 +62,17 @@ class Target:
         return self.trunk_uri.replace("sip:", f"sip:{self.user}@", 1)
 
 
-async def target(text: str, *, sure: bool = False) -> Target:
+async def target(text: str, *, sure: bool = False) -> CallTarget:
     """The address in `text` (sip:user@host[:port][;transport=tcp]), which may be a number where the user is
-    `sure`. Raises `TargetRefused`."""
+    `sure`. Raises `CallTargetRefused`."""
     uri = _parsed(text)
     if _is_emergency(uri.user):
-        raise TargetRefused(f"{text}: an emergency number is never called by a benchmark")
-    found = Target(uri.user, uri.host, uri.port, uri.transport or "udp", await _address(uri.host))
+        raise CallTargetRefused(f"{text}: an emergency number is never called by a benchmark")
+    found = CallTarget(uri.user, uri.host, uri.port, uri.transport or "udp", await _address(uri.host))
     if found.is_telephone and not sure:
-        raise TargetRefused(f"{text}: a number: every call may ring a person and cost money; --yes calls it")
+        raise CallTargetRefused(
+            f"{text}: a number: every call may ring a person and cost money; --yes calls it"
+        )
     return found
 
 
@@ -85,11 +87,13 @@ def _parsed(text: str) -> Uri:
     try:
         uri = Uri.parse(text)
     except MalformedMessage as fault:
-        raise TargetRefused(f"{text}: {fault}") from None
+        raise CallTargetRefused(f"{text}: {fault}") from None
     if uri.scheme != "sip" or uri.transport not in (None, "udp", "tcp"):
-        raise TargetRefused(f"{text}: only sip: over UDP or TCP is called")
+        raise CallTargetRefused(f"{text}: only sip: over UDP or TCP is called")
     if not NUMBER.fullmatch(uri.user):
-        raise TargetRefused(f"{text}: whom to call stands before the @: 1 to 64 of 0-9 A-Z a-z + * # . _ -")
+        raise CallTargetRefused(
+            f"{text}: whom to call stands before the @: 1 to 64 of 0-9 A-Z a-z + * # . _ -"
+        )
     return uri
 
 
@@ -98,5 +102,5 @@ async def _address(host: str) -> str:
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError as error:
-        raise TargetRefused(f"{host}: {(error.strerror or str(error)).lower()}") from None
+        raise CallTargetRefused(f"{host}: {(error.strerror or str(error)).lower()}") from None
     return str(found[0][4][0]).partition("%")[0]

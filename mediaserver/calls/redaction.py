@@ -79,7 +79,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class MutedSpan:
     """A part of the recording that is to be silent: the caller's channel or the agent's, in milliseconds."""
 
     role: Role
@@ -223,7 +223,7 @@ class Redactor:
 
     # Lines of a transcript, and the words in it ------------------------------------------------------------
 
-    def silences(self, entries: Sequence[TranscriptEntry]) -> list[Silence]:
+    def silences(self, entries: Sequence[TranscriptEntry]) -> list[MutedSpan]:
         """Returns when what is found was said: the times of its words, or of the whole line where the engine
         gave no times."""
         silences = []
@@ -234,9 +234,9 @@ class Redactor:
                     continue
                 marked = [entry.words[place] for place in self._marked_words(entry, spans)]
                 if marked:
-                    silences += [Silence(role, word.start_ms, word.end_ms) for word in marked]
+                    silences += [MutedSpan(role, word.start_ms, word.end_ms) for word in marked]
                 else:
-                    silences.append(Silence(role, entry.start_ms, entry.end_ms))
+                    silences.append(MutedSpan(role, entry.start_ms, entry.end_ms))
         return silences
 
     def entries(self, entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:

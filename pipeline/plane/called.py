@@ -28,17 +28,17 @@ def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> 
     return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
 
-_line_at: Final[Any] = intrinsic(lambda typing_context, address: (LINE(_ADDRESS), _pointer))
-_scratch_at: Final[Any] = intrinsic(lambda typing_context, address: (SCRATCH(_ADDRESS), _pointer))
+line_at: Final[Any] = intrinsic(lambda typing_context, address: (LINE(_ADDRESS), _pointer))
+scratch_at: Final[Any] = intrinsic(lambda typing_context, address: (SCRATCH(_ADDRESS), _pointer))
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, U8, I64, I64))
 def receive_at(line: int, scratch: int, data: Any, size: int, now_ns: int) -> int:
     """Takes one datagram of the far end's, as `receive.receive` does."""
-    return receive.receive(_line_at(line), _scratch_at(scratch), data, size, now_ns)
+    return receive.receive(line_at(line), scratch_at(scratch), data, size, now_ns)
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, I64))
 def flush_at(line: int, scratch: int, now_ns: int) -> int:
     """Plays what is in order by now, as `receive.flush` does."""
-    return receive.flush(_line_at(line), _scratch_at(scratch), now_ns)
+    return receive.flush(line_at(line), scratch_at(scratch), now_ns)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from mediaserver.benchmark.caller import MISSED_AT_MOST, Caller, Fate
+from mediaserver.benchmark.caller import MISSED_AT_MOST, CallingParty, Fate
 from mediaserver.benchmark.sayings import Recorded, Saying, sayings
 from pipeline.audio import Pcm
 from tests.support.speech.syllables import syllables
@@ -78,7 +78,7 @@ class Echo:
 
 
 def had(
-    caller: Caller, answer: Callable[[Pcm, float], Pcm], seconds: float, *, lost: Sequence[int] = ()
+    caller: CallingParty, answer: Callable[[Pcm, float], Pcm], seconds: float, *, lost: Sequence[int] = ()
 ) -> None:
     """The call: a packet each way every 20 ms."""
     position = 0
@@ -96,7 +96,7 @@ def had(
 @pytest.mark.parametrize("delay_s", [0.1, 0.72, 3.0])
 def test_an_agent_with_a_known_delay_is_measured_to_the_packet(delay_s: float) -> None:
     over: list[bool] = []
-    caller = Caller(ours(1.2, 2.0), RATE_HZ, turns=5, done=lambda: over.append(True))
+    caller = CallingParty(ours(1.2, 2.0), RATE_HZ, turns=5, done=lambda: over.append(True))
     had(caller, Agent(delay_s=delay_s).frame, 60)
     assert over == [True]
     assert [turn.fate for turn in caller.turns] == [Fate.ANSWERED] * 5
@@ -107,7 +107,7 @@ def test_an_agent_with_a_known_delay_is_measured_to_the_packet(delay_s: float) -
 
 
 def test_every_third_turn_talks_over_the_agent_which_stops() -> None:
-    caller = Caller(ours(1.6), RATE_HZ, turns=6, barge_every=3)
+    caller = CallingParty(ours(1.6), RATE_HZ, turns=6, barge_every=3)
     had(caller, Agent(delay_s=0.5, answer_s=6.0, yields_s=0.42).frame, 90)
     assert [turn.interrupts for turn in caller.turns] == [False, False, True, False, False, True]
     measured = [turn.barge_in_ms for turn in caller.turns if turn.interrupts]
@@ -119,7 +119,7 @@ def test_every_third_turn_talks_over_the_agent_which_stops() -> None:
 
 
 def test_an_agent_that_talks_on_does_not_give_way() -> None:
-    caller = Caller(ours(1.0), RATE_HZ, turns=2, barge_every=2)
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=2, barge_every=2)
     had(caller, Agent(delay_s=0.5, answer_s=8.0, yields_s=None).frame, 30)
     (_, turn) = caller.turns
     assert turn.interrupts
@@ -129,7 +129,7 @@ def test_an_agent_that_talks_on_does_not_give_way() -> None:
 def test_an_agent_that_begins_a_moment_too_early_has_not_answered() -> None:
     """With the last packet but one, too late to be noticed before the sentence ends."""
     (saying,) = said = ours(1.0)
-    caller = Caller(said, RATE_HZ, turns=1)
+    caller = CallingParty(said, RATE_HZ, turns=1)
     voice, begun = frames(syllables(THEIRS, 2.0)), 0
 
     def frame(heard: Pcm, now: float) -> Pcm:
@@ -143,7 +143,7 @@ def test_an_agent_that_begins_a_moment_too_early_has_not_answered() -> None:
 
 
 def test_an_answer_that_is_too_short_to_interrupt_leaves_it_for_the_next() -> None:
-    caller = Caller(ours(1.0), RATE_HZ, turns=4, barge_every=2)
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=4, barge_every=2)
     agent = Agent(delay_s=0.5, answer_s=0.5)
 
     def frame(heard: Pcm, now: float) -> Pcm:
@@ -158,7 +158,7 @@ def test_an_answer_that_is_too_short_to_interrupt_leaves_it_for_the_next() -> No
 def test_our_own_voice_is_not_an_answer(late_frames: int) -> None:
     """However late: after 2 s it begins when the sentence is long over."""
     over: list[bool] = []
-    caller = Caller(ours(0.7, 1.2), RATE_HZ, turns=8, done=lambda: over.append(True))
+    caller = CallingParty(ours(0.7, 1.2), RATE_HZ, turns=8, done=lambda: over.append(True))
     had(caller, Echo(late_frames).frame, 90)
     assert [turn.fate for turn in caller.turns] == [Fate.MISSED] * MISSED_AT_MOST
     assert over == [True]
@@ -168,7 +168,7 @@ def test_our_own_voice_is_not_an_answer(late_frames: int) -> None:
 
 @pytest.mark.parametrize("late_frames", [2, 12])
 def test_an_agent_on_a_line_with_an_echo_is_measured(late_frames: int) -> None:
-    caller = Caller(ours(1.3), RATE_HZ, turns=3)
+    caller = CallingParty(ours(1.3), RATE_HZ, turns=3)
     had(caller, Echo(late_frames, Agent(delay_s=0.8), gain=0.2).frame, 40)
     assert [turn.fate for turn in caller.turns] == [Fate.ANSWERED] * 3
     measured = [turn.voice_to_voice_ms for turn in caller.turns]
@@ -177,7 +177,7 @@ def test_an_agent_on_a_line_with_an_echo_is_measured(late_frames: int) -> None:
 
 def test_silence_is_missed_and_given_up() -> None:
     over: list[bool] = []
-    caller = Caller(ours(1.0), RATE_HZ, turns=8, done=lambda: over.append(True))
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=8, done=lambda: over.append(True))
     had(caller, lambda heard, now: SILENCE, 60)
     assert [turn.fate for turn in caller.turns] == [Fate.MISSED] * MISSED_AT_MOST
     assert over == [True]
@@ -186,7 +186,7 @@ def test_silence_is_missed_and_given_up() -> None:
 
 def test_the_end_of_the_call_cuts_a_turn_short() -> None:
     over: list[bool] = []
-    caller = Caller(ours(1.0), RATE_HZ, turns=8, done=lambda: over.append(True))
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=8, done=lambda: over.append(True))
     had(caller, Agent(delay_s=9.0).frame, 5)
     caller.leg_ended("normal", 105.0)
     assert [turn.fate for turn in caller.turns] == [Fate.CUT_SHORT]
@@ -194,7 +194,7 @@ def test_the_end_of_the_call_cuts_a_turn_short() -> None:
 
 
 def test_a_loss_is_no_gap_of_the_senders() -> None:
-    caller = Caller(ours(1.0), RATE_HZ, turns=1)
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=1)
     had(caller, lambda heard, now: SILENCE, 1.0, lost=(10, 11, 30))
     gaps = caller.heard.gaps_s
     assert caller.heard.concealed == 3
@@ -204,7 +204,7 @@ def test_a_loss_is_no_gap_of_the_senders() -> None:
 
 def test_a_sender_that_suppresses_silence_is_understood() -> None:
     """Nothing at all comes while it is silent, and its position goes on."""
-    caller = Caller(ours(1.0), RATE_HZ, turns=3)
+    caller = CallingParty(ours(1.0), RATE_HZ, turns=3)
     agent, position = Agent(delay_s=0.6, answer_s=0.3), 0
     for number in range(round(30 / FRAME_S)):
         now = 100.0 + number * FRAME_S

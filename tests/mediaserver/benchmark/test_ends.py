@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 
 from mediaserver.benchmark import command
-from mediaserver.benchmark.calls import Calls, Plan, Record
+from mediaserver.benchmark.calls import CallPlan, PlacedCalls, Record
 from mediaserver.benchmark.command import Interruption
 from mediaserver.benchmark.target import target
 from mediaserver.local_node import process, wait_ready
@@ -54,8 +54,8 @@ async def test_a_call_that_breaks_off_leaves_the_others_alone(monkeypatch: pytes
 
     monkeypatch.setattr(Trunk, "call", breaks)
     told: list[Record] = []
-    plan = Plan(target=await target("sip:bob@127.0.0.1:9"), calls=2, rate_per_s=20.0)
-    run = await Calls(plan, [], stop=asyncio.Event(), told=told.append).have()
+    plan = CallPlan(target=await target("sip:bob@127.0.0.1:9"), calls=2, rate_per_s=20.0)
+    run = await PlacedCalls(plan, [], stop=asyncio.Event(), told=told.append).have()
     assert [record.cause for record in told] == ["ValueError: broken"] * 2
     assert run.faults == [f"call {number} broke off: ValueError: broken" for number in (1, 2)]
 

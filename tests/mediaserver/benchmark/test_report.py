@@ -9,26 +9,28 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from mediaserver.benchmark.caller import Fate, Heard, Turn
-from mediaserver.benchmark.calls import Plan, Record, Run
+from mediaserver.benchmark.caller import CallerTurn, Fate, ReceivedAudio
+from mediaserver.benchmark.calls import CallPlan, Record, Run
 from mediaserver.benchmark.figures import Figures
 from mediaserver.benchmark.plot import svg
 from mediaserver.benchmark.report import complaint, conditions, figures, lines, table
-from mediaserver.benchmark.target import Target
+from mediaserver.benchmark.target import CallTarget
 from sip.rtp.media_stream import MediaStats
 
-HERE = Target("a<b&c", "127.0.0.1", None, "udp", "127.0.0.1")
+HERE = CallTarget("a<b&c", "127.0.0.1", None, "udp", "127.0.0.1")
 
 
-def turn(fate: Fate, **more: float) -> Turn:
-    made = Turn("words", interrupts="stopped_s" in more, begun_s=110.0, ended_s=112.0, fate=fate)
+def turn(fate: Fate, **more: float) -> CallerTurn:
+    made = CallerTurn("words", interrupts="stopped_s" in more, begun_s=110.0, ended_s=112.0, fate=fate)
     for name, value in more.items():
         setattr(made, name, value)
     return made
 
 
-def answered(turns: Sequence[Turn] = (), *, packets: int = 500, voice_s: float | None = 101.0) -> Record:
-    heard = Heard([0.02, 0.021, 0.019], 500, 0, voice_s)
+def answered(
+    turns: Sequence[CallerTurn] = (), *, packets: int = 500, voice_s: float | None = 101.0
+) -> Record:
+    heard = ReceivedAudio([0.02, 0.021, 0.019], 500, 0, voice_s)
     media = MediaStats(packets_received=packets, packets_sent=500, lost=2, rtt_ms=3.0, remote_lost=1)
     return Record(1, 99.0, 100.0, 130.0, 200, "normal", "local", list(turns), heard, media)
 
@@ -39,7 +41,7 @@ def refused(status: int = 486, by: str = "remote") -> Record:
 
 def found(*records: Record) -> tuple[Run, Figures]:
     run = Run(list(records), [0.001, 0.002])
-    return run, figures(run, conditions(Plan(target=HERE), [], agent="", speech="1 recording"))
+    return run, figures(run, conditions(CallPlan(target=HERE), [], agent="", speech="1 recording"))
 
 
 ANSWERED = answered(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mediaserver.benchmark.target import TargetRefused, target
+from mediaserver.benchmark.target import CallTargetRefused, target
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ async def test_who_is_called(text: str, shown: str) -> None:
     ],
 )
 async def test_what_is_no_address(text: str, reason: str) -> None:
-    with pytest.raises(TargetRefused, match=reason):
+    with pytest.raises(CallTargetRefused, match=reason):
         await target(text, sure=True)
 
 
@@ -45,7 +45,7 @@ async def test_what_is_no_address(text: str, reason: str) -> None:
 async def test_a_number_is_called_when_somebody_is_sure(user: str, host: str) -> None:
     """At this machine too: an exchange here may have a line to the public network."""
     text = f"sip:{user}@{host}"
-    with pytest.raises(TargetRefused, match="--yes"):
+    with pytest.raises(CallTargetRefused, match="--yes"):
         await target(text)
     assert (await target(text, sure=True)).is_telephone
 
@@ -72,5 +72,5 @@ async def test_a_number_is_called_when_somebody_is_sure(user: str, host: str) ->
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "198.51.100.7"])
 async def test_emergency_numbers_are_never_called(user: str, host: str) -> None:
-    with pytest.raises(TargetRefused, match="emergency"):
+    with pytest.raises(CallTargetRefused, match="emergency"):
         await target(f"sip:{user}@{host}", sure=True)

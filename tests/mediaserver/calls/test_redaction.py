@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mediaserver.calls.redaction import Redactor, Silence
+from mediaserver.calls.redaction import MutedSpan, Redactor
 from pipeline.transcript import Role, TimedWord, TranscriptEntry
 
 ALL = ("card", "iban", "email", "phone", "national_id")
@@ -90,7 +90,7 @@ def test_the_words_of_a_number_are_marked_and_silent() -> None:
         ["my", "card", "[…]", "[…]", "[…]", "[…]", "ok"],
     )
     assert US.silences([said]) == [
-        Silence(Role.CALLER, 1000 + 100 * place, 1090 + 100 * place) for place in (2, 3, 4, 5)
+        MutedSpan(Role.CALLER, 1000 + 100 * place, 1090 + 100 * place) for place in (2, 3, 4, 5)
     ]
 
 
@@ -102,4 +102,4 @@ def test_words_that_are_spelt_otherwise_than_the_text() -> None:
 
 def test_without_times_of_words_the_whole_line_is_silent() -> None:
     said = entry("4111 1111 1111 1111", start_ms=500, timed=False)
-    assert US.silences([said]) == [Silence(Role.CALLER, 500, said.end_ms)]
+    assert US.silences([said]) == [MutedSpan(Role.CALLER, 500, said.end_ms)]
