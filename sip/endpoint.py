@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from pipeline.plane.plane import Plane
-from sip.admission_policy import AdmissionPolicy, TrunkChoice
+from pipeline.plane.plane import Plane, PlaneFull
+from sip.admission_policy import RETRY_AFTER_S, AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
@@ -238,7 +238,10 @@ class Endpoint:
         invitation = replace(invitation, targets=await self._located(trunk, invitation, settings))
         hop = invitation.targets[0].hop
         self._check_room(call_id)
-        stream = self._open_stream(hop)
+        try:
+            stream = self._open_stream(hop)
+        except PlaneFull as error:
+            raise TrunkUnavailable(str(error)) from error
         registered = settings.egress is not trunk.egress
         offer = self._capabilities(trunk, stream, hop, peer=hop.host if registered else "")
         invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
@@ -309,10 +312,10 @@ class Endpoint:
             return invite.reject(404, now)
         try:
             stream = self._open_stream(event.source)
-        except (NoPortsLeft, OSError):
-            logger.warning("no RTP ports for an incoming call", extra={"trunk": event.trunk_id})
-            invite.reject(503, now)
-            return
+        except (NoPortsLeft, PlaneFull, OSError) as error:
+            refused = {"trunk": event.trunk_id, "reason": str(error)}
+            logger.warning("no place for the media of an incoming call", extra=refused)
+            return invite.reject(503, now, retry_after_s=RETRY_AFTER_S)
         capabilities = self._capabilities(trunk, stream, event.source, peer=event.source.host)
         if not invite.describe(capabilities, now):
             stream.close()

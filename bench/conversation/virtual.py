@@ -116,9 +116,9 @@ class Line:
 
     def _left(self, at: float) -> None:
         if self._pulled is not None:
-            self._pulled.left(at)
+            self._pulled.left()
         elif isinstance(self._source, Playout):
-            self._source.left(at)
+            self._source.left()
 
 
 class _Deciding(SessionObserver):

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from pipeline.leg import LegListener
+from pipeline.plane.called import address_of, count_sent_at, due_at, take_at
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.rows import KEYS, Field, Happened, rows, scratch, shared
 from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare
-from pipeline.plane.step import count_sent, due, take
 from sip.rtp.heard import Heard
 from sip.rtp.media_formats import receiving, sending
 from sip.rtp.media_stream import PATIENCE_MS
@@ -36,8 +36,9 @@ class SteppedStream:
         self.aside: list[bytes] = []
         self._rows, self._scratch, self._shared = rows(1), scratch(), shared()
         self._clock = self._shared["clock"]
-        self._clock[Field.LINES] = 1
         self.line: Any = self._rows[0]
+        self._at = address_of(self.line)
+        self._step = self._at, address_of(self._scratch), address_of(self._shared)
         prepare(self.line, 0, rate_hz=rate_hz, patience_ms=PATIENCE_MS)
         begin_sending(self.line, -1, first_due_ns=round(now * _NS))
         self.line["remote"][: len(_FAR)] = list(_FAR)
@@ -68,17 +69,16 @@ class SteppedStream:
         shared["packet"][: len(data)] = np.frombuffer(data, np.uint8)
         shared["sender"][: len(sender)] = list(sender)
         self._clock[Field.SIZE], self._clock[Field.SENDER_LENGTH] = len(data), len(sender)
-        taken = take(self._rows, self._scratch, shared, 0, round(now * _NS))
+        taken = take_at(*self._step, round(now * _NS))
         self._tell(now)
         return bool(taken)
 
     def due(self, now: float, *, lost: bool = False) -> list[bytes]:
         """The packets that leave by now; `lost`: the socket does not take them."""
-        due(self._rows, self._scratch, self._shared, 0, round(now * _NS))
         packets = []
-        for k in range(int(self._clock[Field.OUTGOING])):
-            size = int(self._shared["outgoing"][k, 1])
-            count_sent(self.line, 0 if lost else size)
+        for k in range(due_at(*self._step, round(now * _NS))):
+            size = int(self._shared["outgoing"][k])
+            count_sent_at(self._at, 0 if lost else size)
             if not lost:
                 packets.append(self._shared["outbox"][k, :size].tobytes())
         self._tell(now)
@@ -102,6 +102,6 @@ class SteppedStream:
             elif kind == Happened.KEYED and self.on_keyed is not None:
                 self.on_keyed(one)
             elif kind == Happened.ASIDE:
-                size = int(self._shared["aside_size"][one, 0])
-                self.aside.append(self._shared["aside"][one, :size].tobytes())
-                clock[Field.ASIDE_TAIL] += 1
+                size = int(self.line["aside_size"][one, 0])
+                self.aside.append(self.line["aside"][one, :size].tobytes())
+                self.line["asides_read"] += 1

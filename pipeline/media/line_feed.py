@@ -11,8 +11,7 @@ from pipeline.plane.outgoing import Outgoing
 
 
 class LineFeed:
-    """The first of a playout's frames, handed to `line` ahead of their time. `said_at`: when its last frame
-    left, in seconds of the monotonic clock."""
+    """The first of a playout's frames, handed to `line` ahead of their time."""
 
     __slots__ = ("_ahead", "_line")
 
@@ -21,11 +20,6 @@ class LineFeed:
         self._ahead = 0
         line.departed()  # what left before is another source's
 
-    @property
-    def said_at(self) -> float:
-        """When the last frame left, in seconds of the monotonic clock."""
-        return self._line.said_at
-
     def feed(self, frames: deque[Pcm]) -> None:
         """Hands over as many of `frames` as the line has room for."""
         count = min(len(frames) - self._ahead, self._line.room)
@@ -33,15 +27,23 @@ class LineFeed:
             self._line.say(list(islice(frames, self._ahead, self._ahead + count)))
             self._ahead += count
 
-    def departed(self) -> Sequence[Pcm]:
-        """The frames that have left since this was asked before, as they sounded."""
+    def departed(self) -> Sequence[tuple[Pcm, float]]:
+        """The frames that have left since this was asked before, as they sounded, and when."""
         frames = self._line.departed()
         self._ahead -= len(frames)
         return frames
 
-    def withdraw(self) -> Sequence[Pcm]:
+    def withdraw(self) -> Sequence[tuple[Pcm, float]]:
         """Takes back what has not left. The frames that have, since `departed` was asked."""
         self._line.withdraw()
         frames = self._line.departed()
         self._ahead = 0
         return frames
+
+    def take_back(self, frames: int, queued: int) -> int:
+        """Takes back up to `frames` of the last of `queued` frames, those that have not left; how many. What
+        is before them goes on."""
+        behind = min(frames, queued - self._ahead)
+        back = self._line.take_back(frames - behind)
+        self._ahead -= back
+        return behind + back

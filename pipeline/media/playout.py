@@ -109,12 +109,12 @@ class Playout:
         self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
         self._supply()
 
-    def left(self, now: float) -> None:
-        """Frames of the line have left, the last of them at `now`."""
+    def left(self) -> None:
+        """Frames of the line have left."""
         if self._feed is None:
             return
-        for frame in self._feed.departed():
-            self._departed(frame, now)
+        for frame, at in self._feed.departed():
+            self._departed(frame, at)
         self._supply()
 
     def _supply(self) -> None:
@@ -123,8 +123,8 @@ class Playout:
 
     def _withdraw(self) -> None:  # what has left is counted
         if self._feed is not None:
-            for frame in self._feed.withdraw():
-                self._departed(frame, self._feed.said_at)
+            for frame, at in self._feed.withdraw():
+                self._departed(frame, at)
 
     def _departed(self, frame: Pcm, now: float) -> None:
         self._past.append(self._frames.popleft())
@@ -191,8 +191,9 @@ class Playout:
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
-        self._withdraw()
         frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
+        if self._feed is not None:  # a word before them is not interrupted
+            frames = self._feed.take_back(frames, len(self._frames))
         for _ in range(frames):
             self._frames.pop()
         self._tail = self._tail[:0]
@@ -200,7 +201,6 @@ class Playout:
         taken = tail + frames * self._frame
         self._open.retract(taken)
         self._set_mark()
-        self._supply()
         return taken
 
     def interject(self, text: str, samples: Pcm, *, interruptible: bool = False) -> None:

@@ -13,6 +13,7 @@ _V4: Final = struct.Struct("!H4s8x")
 _V6: Final = struct.Struct("!HI16s")
 _FAMILY: Final = struct.Struct("=H")
 _SCOPE: Final = struct.Struct("=I")
+_AS_NUMBERS: Final = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
 
 
 def sockaddr(address: Any) -> bytes:
@@ -29,5 +30,8 @@ def unpacked(packed: bytes) -> Address:
     port = int.from_bytes(packed[2:4], "big")
     if len(packed) >= 28:
         scope = int.from_bytes(packed[24:28], sys.byteorder)
-        return socket.inet_ntop(socket.AF_INET6, packed[8:24]), port, 0, scope
+        host = socket.inet_ntop(socket.AF_INET6, packed[8:24])
+        if scope:  # a link-local address has its interface's name behind it
+            host, _ = socket.getnameinfo((host, port, 0, scope), _AS_NUMBERS)
+        return host, port, 0, scope
     return socket.inet_ntop(socket.AF_INET, packed[4:8]), port

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numba
@@ -11,6 +14,7 @@ from numba.extending import intrinsic
 from pipeline.audio.compiled import compiled
 
 T: Final[Any] = numba.types
+_HANGS_S: Final = 5.0
 
 
 def _fence(typing_context: Any) -> Any:
@@ -71,3 +75,18 @@ def let_go(owner: Any) -> None:
     """Python gives a row back."""
     fence()
     owner[0] = FREE
+
+
+@contextmanager
+def held(owner: Any) -> Iterator[None]:
+    """A row for Python alone: the plane leaves a stream out that is held. Raises TimeoutError where the plane
+    does not leave the row, which it does within microseconds."""
+    hangs = time.monotonic() + _HANGS_S
+    while not hold(owner):
+        if time.monotonic() > hangs:
+            raise TimeoutError("the media plane does not leave a row")
+        time.sleep(0)
+    try:
+        yield
+    finally:
+        let_go(owner)

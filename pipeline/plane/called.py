@@ -1,7 +1,8 @@
-"""The plane's reception for a row that Python calls for each packet: the microphones of rooms.
+"""The plane's kernels for rows that Python calls: reception of each packet for the microphones of rooms, and
+`step` on the event loop and by hand.
 
 numba takes 6 µs to take a record from Python, for numpy describes all of its fields each time; a number takes
-nothing. So the two functions are handed addresses.
+nothing. So these functions are handed addresses.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from pipeline.audio.compiled import compiled
-from pipeline.plane import receive
-from pipeline.plane.native import I64, LINE, SCRATCH, U8, T
+from pipeline.plane import receive, step
+from pipeline.plane.atomic import enter, leave
+from pipeline.plane.native import I64, LINE, SCRATCH, SHARED, U8, VOID, T
 
 _ADDRESS: Final = T.uintp
 
@@ -30,6 +32,7 @@ def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> 
 
 line_at: Final[Any] = intrinsic(lambda typing_context, address: (LINE(_ADDRESS), _pointer))
 scratch_at: Final[Any] = intrinsic(lambda typing_context, address: (SCRATCH(_ADDRESS), _pointer))
+shared_at: Final[Any] = intrinsic(lambda typing_context, address: (SHARED(_ADDRESS), _pointer))
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, U8, I64, I64))
@@ -42,3 +45,25 @@ def receive_at(line: int, scratch: int, data: Any, size: int, now_ns: int) -> in
 def flush_at(line: int, scratch: int, now_ns: int) -> int:
     """Plays what is in order by now, as `receive.flush` does."""
     return receive.flush(line_at(line), scratch_at(scratch), now_ns)
+
+
+@compiled(I64(_ADDRESS, _ADDRESS, _ADDRESS, I64))
+def take_at(line: int, scratch: int, shared: int, now_ns: int) -> int:
+    """Takes the datagram in `Shared.packet`, as `step.take` does."""
+    return step.take(line_at(line), scratch_at(scratch), shared_at(shared), now_ns)
+
+
+@compiled(I64(_ADDRESS, _ADDRESS, _ADDRESS, I64))
+def due_at(line: int, scratch: int, shared: int, now_ns: int) -> int:
+    """The number of packets in `outbox`, as `step.due` puts them there; none of a row that is held."""
+    record, count = line_at(line), 0
+    if record.open and enter(record.owner[:]):
+        count = step.due(record, scratch_at(scratch), shared_at(shared), now_ns)
+        leave(record.owner[:])
+    return int(count)
+
+
+@compiled(VOID(_ADDRESS, I64))
+def count_sent_at(line: int, size: int) -> None:
+    """A packet was handed to the socket, as `step.count_sent` notes."""
+    step.count_sent(line_at(line), size)

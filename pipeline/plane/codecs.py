@@ -17,7 +17,7 @@ from pipeline.audio.opus import (
 )
 from pipeline.plane.frames import at_rate, fill, place
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
-from pipeline.plane.rows import Kind
+from pipeline.plane.rows import HISTORY, Kind
 
 MAX_PAYLOAD_BYTES: Final = 1440
 """More does not fit an Ethernet frame beside the headers of IPv6, UDP and RTP."""
@@ -104,7 +104,7 @@ def encode(line: Any, frame: Any, payload: Any) -> int:
 
 def begin_encoder(line: Any, kind: Kind) -> None:
     """What is sent from now on is of `kind`. Raises `pipeline.audio.opus.OpusMissing`."""
-    line["send_resampling"], line["resent"] = 0, 0
+    line["send_resampling"][:HISTORY], line["resent"] = 0, 0
     if kind is Kind.G722:
         g722_init(line["g722_sent"])
     elif kind is Kind.OPUS:

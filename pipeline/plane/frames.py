@@ -15,7 +15,7 @@ from pipeline.audio import FRAME_MS, kernels
 from pipeline.audio.compiled import compiled
 from pipeline.plane.concealment import conceal, good
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, VOID
-from pipeline.plane.rows import HEARD, PRESSES
+from pipeline.plane.rows import HEARD, HISTORY, PRESSES
 
 MAX_CONCEALED: Final = 3
 """Frames made up for one hole: what `concealment` fades out in. A longer hole is a hole in the positions."""
@@ -187,6 +187,6 @@ def use(line: Any, payload_type: int) -> None:
     if line.media_clock_hz not in (0, media.clock_hz) and line.expected >= 0:
         line.expected = -2
     if line.media_rate_hz != media.rate_hz:
-        line.resampling[:] = np.float32(0.0)
+        line.resampling[:HISTORY] = np.float32(0.0)
         line.resampled = 0
     line.payload_type, line.media_clock_hz, line.media_rate_hz = payload_type, media.clock_hz, media.rate_hz

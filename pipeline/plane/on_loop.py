@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from pipeline.plane.address import sockaddr, unpacked
+from pipeline.plane.called import address_of, count_sent_at, due_at, take_at
 from pipeline.plane.rows import Field, scratch
 from pipeline.plane.send import SLOT_NS
-from pipeline.plane.step import count_sent, due, take
 
 _BURST: Final = 64  # datagrams of one stream in one go: strangers must not hold up the other calls
 
@@ -26,6 +26,8 @@ class OnLoop:
         """`tell` is called where there are events."""
         self._rows, self._shared, self._loop, self._tell = rows, shared, loop, tell
         self._clock, self._scratch = shared["clock"], scratch()
+        self._with = address_of(self._scratch), address_of(shared)
+        self._places: dict[int, int] = {}
         self._packet = memoryview(shared["packet"])
         self._sockets: dict[int, socket.socket] = {}
         self._poked: asyncio.Handle | None = None
@@ -33,14 +35,14 @@ class OnLoop:
 
     def watch(self, bound: socket.socket, number: int) -> None:
         """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
-        self._sockets[number] = bound
+        self._sockets[number], self._places[number] = bound, address_of(self._rows[number])
         self._loop.add_reader(bound, self._read, number)
         if self._timer is None:
             self._tick()
 
     def forget(self, bound: socket.socket, number: int) -> None:
         """Touches `bound` no more (`Drive`); the row is held."""
-        del self._sockets[number]
+        del self._sockets[number], self._places[number]
         self._loop.remove_reader(bound)
         self._clock[Field.TICKS] += 2  # nobody is about to send for the stream
 
@@ -70,7 +72,7 @@ class OnLoop:
             sender = sockaddr(address)
             self._shared["sender"][: len(sender)] = list(sender)
             clock[Field.SIZE], clock[Field.SENDER_LENGTH] = size, len(sender)
-            if take(self._rows, self._scratch, self._shared, number, self._now_ns()):
+            if take_at(self._places[number], *self._with, self._now_ns()):
                 break
         self._tell_news()
 
@@ -84,14 +86,10 @@ class OnLoop:
 
     def _send(self) -> None:
         self._poked = None
-        shared, first = self._shared, 0
-        while True:
-            first = due(self._rows, self._scratch, shared, first, self._now_ns())
-            for k in range(int(self._clock[Field.OUTGOING])):
-                number, size = shared["outgoing"][k].tolist()
-                self._send_packet(number, shared["outbox"][k, :size].tobytes())
-            if first == 0:
-                break
+        shared, now_ns = self._shared, self._now_ns()
+        for number, place in self._places.items():
+            for k in range(due_at(place, *self._with, now_ns)):
+                self._send_packet(number, shared["outbox"][k, : shared["outgoing"][k]].tobytes())
         self._tell_news()
 
     def _send_packet(self, number: int, packet: bytes) -> None:
@@ -99,9 +97,9 @@ class OnLoop:
         try:
             self._sockets[number].sendto(packet, unpacked(line["remote"][: line["remote_size"]].tobytes()))
         except OSError:
-            count_sent(line, 0)
+            count_sent_at(self._places[number], 0)
         else:
-            count_sent(line, len(packet))
+            count_sent_at(self._places[number], len(packet))
 
     def _tell_news(self) -> None:
         if self._clock[Field.EVENT_HEAD] != self._clock[Field.EVENT_TAIL]:

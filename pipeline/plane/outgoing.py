@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pipeline.audio import Pcm
 from pipeline.plane import said
+from pipeline.plane.atomic import held
 from pipeline.plane.rows import AHEAD, SAID, SENT
 
 FULL: Final = 1.0
@@ -15,7 +16,18 @@ FULL: Final = 1.0
 class Outgoing:
     """The frames that wait on one row to be sent, 20 ms each at `rate_hz`. `poke` wakes the plane."""
 
-    __slots__ = ("_departed", "_frames", "_gains", "_limit", "_line", "_poke", "_sent", "_word", "rate_hz")
+    __slots__ = (
+        "_departed",
+        "_frames",
+        "_gains",
+        "_limit",
+        "_line",
+        "_poke",
+        "_sent",
+        "_times",
+        "_word",
+        "rate_hz",
+    )
 
     def __init__(self, line: Any, poke: Callable[[], None]) -> None:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
@@ -23,10 +35,10 @@ class Outgoing:
         self._word, self._gains = line["word"], line["gains"]
         self.rate_hz = int(line["rate_hz"])
         samples = int(line["samples"])
-        self._frames = [frame[:samples] for frame in line["said"]]
-        self._sent = [frame[:samples] for frame in line["sent"]]
-        both = int(self._word[0])
-        self._departed, self._limit = both >> 32, both & 0xFFFFFFFF
+        self._frames = line["said"][: SAID * samples].reshape(SAID, samples)
+        self._sent = line["sent"][:, :samples]
+        self._times = line["sent_frames"]["sent_ns"]
+        self._departed, self._limit = int(line["departed"]), int(self._word[0]) & 0xFFFFFFFF
 
     @property
     def waiting(self) -> int:
@@ -51,24 +63,25 @@ class Outgoing:
         if said.publish(self._word, len(frames)) == 0:
             self._poke()
 
-    def withdraw(self, kept: int = 0) -> int:
-        """Takes back what has not left, but for the first `kept` frames; how many. They are never heard."""
-        back = said.withdraw(self._word, kept)
+    def withdraw(self) -> int:
+        """Takes back all that has not left; how many frames. They are never heard, and of the others
+        `departed` knows."""
+        with held(self._line["owner"]):  # no frame is being sent
+            return self.take_back(SAID)
+
+    def take_back(self, most: int) -> int:
+        """Takes back up to `most` of the last frames that have not left; how many."""
+        back = said.withdraw(self._word, most)
         self._limit -= back
         return back
 
-    def departed(self) -> Sequence[Pcm]:
-        """The frames that have left since this was asked before, at the gain at which they left; views, valid
-        for a second."""
-        taken = int(self._word[0]) >> 32
-        frames = [self._sent[number % SENT] for number in range(self._departed, taken)]
+    def departed(self) -> Sequence[tuple[Pcm, float]]:
+        """The frames that have left since this was asked before, at the gain at which they left, and when, in
+        seconds of the monotonic clock; views, valid for a second."""
+        taken = int(self._line["departed"])
+        slots = [number % SENT for number in range(self._departed, taken)]
         self._departed = taken
-        return frames
-
-    @property
-    def said_at(self) -> float:
-        """When the last frame left, in seconds of the monotonic clock."""
-        return int(self._line["said_ns"]) / 1e9
+        return [(self._sent[slot], int(self._times[slot]) / 1e9) for slot in slots]
 
     def move_gain(self, gain: float) -> None:
         """The gain from the next frame on, reached in steps of a half."""

@@ -16,20 +16,24 @@ import numpy as np
 
 from pipeline.errors import boundary
 from pipeline.plane import atomic, rows
+from pipeline.plane.called import address_of, take_at
 from pipeline.plane.drive import Drive
 from pipeline.plane.on_loop import OnLoop
 from pipeline.plane.on_thread import SUPPORTED, OnThread
 from pipeline.plane.rows import Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
-from pipeline.plane.step import take
 
 CAPACITY: Final = 1024
 """Streams of one plane; a row that was never used is no memory."""
 
-_HANGS_S: Final = 5.0
 _SAME_CLOCK_S: Final = 0.5
 
 log = logging.getLogger(__name__)
+
+
+class PlaneFull(Exception):
+    """No row of the media plane is free."""
+
 
 News = Callable[[int, int, int], None]
 """What happened on a stream (`Happened`), with its two values. Returns at once and never raises."""
@@ -47,12 +51,13 @@ class Plane:
         self.shared = rows.shared()
         self._clock, self._events = self.shared["clock"], self.shared["events"]
         self._scratch, self._own = rows.scratch(), rows.shared()  # Python's, beside those of the thread
+        self._own_at = address_of(self._scratch), address_of(self._own)
         self._free = list(range(capacity))[::-1]
         self._left: deque[tuple[int, int, int]] = deque()
         self._news: list[News | None] = [None] * capacity
         self._slots = [0] * SLOTS
         self._slot_of = [0] * capacity
-        self._dropped = 0
+        self._dropped = self._reserved = 0
         self._loop = loop
         if on_thread is None:
             on_thread = SUPPORTED and abs(loop.time() - time.monotonic()) < _SAME_CLOCK_S
@@ -60,8 +65,8 @@ class Plane:
         self._drive: Drive = kind(self.rows, self.shared, loop, self._tell)
 
     def __len__(self) -> int:
-        """The number of open streams."""
-        return sum(self._slots)
+        """The number of streams, those that are reserved included."""
+        return self._reserved + sum(self._slots)
 
     @property
     def drive(self) -> Drive:
@@ -76,31 +81,40 @@ class Plane:
         """Does not let the first packet of an answer wait for the tick."""
         self._drive.poke()
 
-    def open(self, bound: socket.socket, news: News) -> int:
-        """A stream over the datagram socket `bound`, from which nothing is taken yet; its number. Raises
-        LookupError where the plane is full."""
+    def reserve(self) -> int:
+        """A row for a stream: its number. Raises `PlaneFull`."""
         self._free_left()
         if not self._free:
-            raise LookupError("no row is free on the media plane")
-        number = self._free.pop()
+            raise PlaneFull("no row is free on the media plane")
+        self._reserved += 1
+        return self._free.pop()
+
+    def give_back(self, number: int) -> None:
+        """The reserved row is of no use."""
+        self._reserved -= 1
+        self._free.append(number)
+
+    def open(self, number: int, bound: socket.socket, news: News) -> None:
+        """A stream on the reserved row, over the datagram socket `bound`, from which nothing is taken yet.
+        Raises OSError for a socket that cannot be watched; the row is reserved still."""
+        self._drive.watch(bound, number)
+        self._reserved -= 1
         self._news[number] = news
         slot = self._slots.index(min(self._slots))
         self._slots[slot] += 1
         self._slot_of[number] = slot
         self._clock[Field.LINES] = max(int(self._clock[Field.LINES]), number + 1)
-        self._drive.watch(bound, number)
         self._drive.poke()
-        return number
 
     def shut(self, number: int, bound: socket.socket) -> None:
         """The stream's row and its socket are not touched any more."""
         self._news[number] = None
         ticks = int(self._clock[Field.TICKS])
         with self.held(number) as line:
-            self._drive.forget(bound, number)
             line["open"] = 0
+            self._drive.forget(bound, number)
         self._slots[self._slot_of[number]] -= 1
-        if not len(self):
+        if not sum(self._slots):
             self._clock[Field.LINES] = 0
         # What the plane has told of this stream must not reach the next one on the row, and what it is about
         # to send of this stream must not leave by the next one's socket.
@@ -114,36 +128,29 @@ class Plane:
     def receive(self, number: int, data: bytes, at_ns: int) -> None:
         """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all."""
         line, own = self.rows[number], self._own
+        asides = int(line["asides"])
         own["packet"][: len(data)] = np.frombuffer(data, np.uint8)
         own["sender"][:] = line["remote"]
         clock = own["clock"]
         clock[Field.SIZE], clock[Field.SENDER_LENGTH] = len(data), line["remote_size"]
-        take(self.rows, self._scratch, own, number, at_ns)
+        take_at(address_of(line), *self._own_at, at_ns)
         clock[Field.EVENT_TAIL] = clock[Field.EVENT_HEAD]
-        clock[Field.ASIDE_TAIL] = clock[Field.ASIDE_HEAD]
+        line["asides"] = asides
 
-    def aside(self, slot: int) -> tuple[bytes, bytes]:
-        """A datagram that was put aside, and the sockaddr that it came from; valid while the event is
-        told."""
-        shared = self.shared
-        size, length = shared["aside_size"][slot].tolist()
-        return shared["aside"][slot, :size].tobytes(), shared["aside_from"][slot, :length].tobytes()
+    def aside(self, number: int, slot: int) -> tuple[bytes, bytes]:
+        """A datagram of the stream that was put aside, and the sockaddr that it came from; valid while the
+        event is told."""
+        line = self.rows[number]
+        size, length = line["aside_size"][slot].tolist()
+        return line["aside"][slot, :size].tobytes(), line["aside_from"][slot, :length].tobytes()
 
     @contextmanager
     def held(self, number: int) -> Iterator[Any]:
         """The row's record, for Python alone to change: the plane leaves a stream out that is held. Raises
         TimeoutError where the plane does not leave the row, which it does within microseconds."""
         line = self.rows[number]
-        owner = line["owner"]
-        hangs = time.monotonic() + _HANGS_S
-        while not atomic.hold(owner):
-            if time.monotonic() > hangs:
-                raise TimeoutError("the media plane does not leave a row")
-            time.sleep(0)
-        try:
+        with atomic.held(line["owner"]):
             yield line
-        finally:
-            atomic.let_go(owner)
 
     def _tell(self) -> None:
         """Passes on what has happened. A defect in one stream's listener costs no other stream its events."""
@@ -162,7 +169,7 @@ class Plane:
                 with boundary(log, "listener of a media stream broke", stream=number):
                     news(kind, one, two)
             if kind == Happened.ASIDE:
-                clock[Field.ASIDE_TAIL] += 1
+                self.rows[number]["asides_read"] += 1
         self._free_left()
 
     def _new_events(self) -> list[list[int]]:

@@ -29,10 +29,13 @@ ADDRESS_BYTES: Final = 32
 """Room for a sockaddr of IPv4 (16) or IPv6 (28)."""
 
 EVENTS: Final = 8192
-ASIDE: Final = 64
-"""Datagrams that Python looks at: reports on the RTP port, and what may decide where the far end is."""
+ASIDE: Final = 8
+"""Datagrams of one stream that Python looks at: reports on the RTP port, and what may decide where the far
+end is."""
 
-OUTBOX: Final = 256
+OUTBOX: Final = 4
+"""Packets of one stream that may be due at once."""
+
 HELD: Final = 32
 """Packets that wait for an earlier one, at the most: a bound for a sender that bursts."""
 
@@ -74,22 +77,24 @@ class Kind(IntEnum):
 _PLAN: Final = (
     "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives",
     "tones", "dtmf_type", "dtmf_hz", "patience_ns", "takeover_ns",
-    "latch_ns", "asides", "asides_ns",
+    "latch_ns", "asides_read",
 )  # fmt: skip
-# What Python sets of what is sent: with the plan, and the counts of what it asks for.
+# What Python sets of what is sent: with the plan, the counts of what it asks for, and the counts of what was
+# sent before the present source.
 _SENDING: Final = (
     "sends", "send_type", "send_kind", "send_step", "send_rate_hz", "events_type", "events_step", "own_ssrc",
-    "keys_wanted", "fades", "resets",
+    "keys_wanted", "fades", "resets", "packets_before", "octets_before",
 )  # fmt: skip
 # What the plane sends.
 _SENT: Final = (
     "sequence", "timestamp", "marker", "talking", "calm", "lead", "due_ns", "slot", "ticked_ns", "said_ns",
     "packets_sent", "octets_sent", "send_errors", "keys_sent", "key_step", "key_timestamp", "key_as_tone",
-    "fades_done", "resets_done", "resent",
+    "fades_done", "resets_done", "resent", "departed",
 )  # fmt: skip
 # The source (RFC 3550 A.1, probation) and what it sent.
 _SOURCE: Final = (
     "ssrc", "candidate", "candidate_next", "candidate_ns", "heard_ns", "packets", "octets", "bad", "strange",
+    "asides",
 )  # fmt: skip
 # The order of packets.
 _ORDER: Final = (
@@ -117,6 +122,7 @@ MEDIA: Final = np.dtype([(name, "i8") for name in ("kind", "clock_hz", "rate_hz"
 """What one payload type is."""
 
 HEARD_FRAME: Final = np.dtype([(name, "i8") for name in ("position", "arrived_ns", "made_up")], align=True)
+SENT_FRAME: Final = np.dtype([("sent_ns", "i8")], align=True)
 PRESS: Final = np.dtype([(name, "i8") for name in ("key", "is_tone", "frame")], align=True)
 """A key of the far end's, before frame number `frame`: an event of RFC 4733 (0 to 15), or a tone (an index of
 `pipeline.audio.dtmf.KEYS`)."""
@@ -124,7 +130,10 @@ PRESS: Final = np.dtype([(name, "i8") for name in ("key", "is_tone", "frame")], 
 MOST_SAMPLES: Final = 2 * PACKET_BYTES
 """Of one packet's audio: two samples of G.722 an octet."""
 
-RESAMPLING: Final = MOST_SAMPLES + 512
+HISTORY: Final = 512
+"""Of samples, at the start of `resampling`: more than a filter has taps."""
+
+RESAMPLING: Final = MOST_SAMPLES + HISTORY
 
 NUMBERS: Final = (
     *_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, "presses",
@@ -148,8 +157,12 @@ LINE: Final = np.dtype(
         ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
         ("tail", "f4", (FRAME_SAMPLES // 2,)),  # the repetition behind a concealed frame
         ("heard", "i2", (HEARD, FRAME_SAMPLES)),  # a frame is its first `samples`
-        ("said", "i2", (SAID, FRAME_SAMPLES)),  # what is to be said
+        ("said", "i2", (SAID * FRAME_SAMPLES,)),  # what is to be said, frame behind frame
         ("sent", "i2", (SENT, FRAME_SAMPLES)),  # what left, at the gain at which it left
+        ("sent_frames", SENT_FRAME, (SENT,)),
+        ("aside_size", "i8", (ASIDE, 2)),  # of the datagram, of the address
+        ("aside_from", "u1", (ASIDE, ADDRESS_BYTES)),
+        ("aside", "u1", (ASIDE, PACKET_BYTES)),
         ("resampling", "f4", (RESAMPLING,)),
         ("send_resampling", "f4", (RESAMPLING,)),
         ("held_octets", "u1", (HELD + 1, PACKET_BYTES)),
@@ -194,18 +207,15 @@ class Field(IntEnum):
     STOP = 0
     EVENT_HEAD = 1  # the plane's
     EVENT_TAIL = 2  # Python's
-    ASIDE_HEAD = 3
-    ASIDE_TAIL = 4
-    LINES = 5  # rows that may be open
-    WAKE_FD = 6  # to Python
-    POKE_FD = 7  # to the plane
-    EPOLL_FD = 8
-    TICKS = 9
-    LATEST_NS = 10  # the latest tick
-    DROPPED = 11
-    SIZE = 12  # of the datagram in `packet`
-    SENDER_LENGTH = 13  # of the address in `sender`
-    OUTGOING = 14  # packets in `outbox`
+    LINES = 3  # rows that may be open
+    WAKE_FD = 4  # to Python
+    POKE_FD = 5  # to the plane
+    EPOLL_FD = 6
+    TICKS = 7
+    LATEST_NS = 8  # the latest tick
+    DROPPED = 9
+    SIZE = 10  # of the datagram in `packet`
+    SENDER_LENGTH = 11  # of the address in `sender`
 
 
 SHARED: Final = np.dtype(
@@ -213,13 +223,10 @@ SHARED: Final = np.dtype(
         ("clock", "i8", (16,)),  # see `Field`
         ("pair", "i8", (4,)),
         ("events", "i8", (EVENTS, 4)),
-        ("aside_size", "i8", (ASIDE, 2)),  # of the datagram, of the address
-        ("outgoing", "i8", (OUTBOX, 2)),  # stream, size
+        ("outgoing", "i8", (OUTBOX,)),  # size of each packet in `outbox`
         ("ready", "u1", (64 * 16,)),
         ("sender", "u1", (ADDRESS_BYTES,)),
         ("packet", "u1", (PACKET_BYTES,)),
-        ("aside_from", "u1", (ASIDE, ADDRESS_BYTES)),
-        ("aside", "u1", (ASIDE, PACKET_BYTES)),
         ("outbox", "u1", (OUTBOX, PACKET_BYTES)),
     ],
     align=True,

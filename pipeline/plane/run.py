@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, leave
-from pipeline.plane.native import I64, ROWS, SCRATCH, SHARED, VOID, T
+from pipeline.plane.native import I64, LINE, ROWS, SCRATCH, SHARED, VOID, T
 from pipeline.plane.rows import ADDRESS_BYTES, PACKET_BYTES, Field
 from pipeline.plane.send import SLOT_NS
 from pipeline.plane.step import count_sent, due, take
@@ -41,7 +41,7 @@ _IDLE_NS: Final = 100_000_000
 
 _LINES: Final = int(Field.LINES)
 _STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Field.TICKS), int(Field.LATEST_NS)
-_SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field.OUTGOING)
+_SIZE, _LENGTH = int(Field.SIZE), int(Field.SENDER_LENGTH)
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
 
 
@@ -68,11 +68,11 @@ def _sleep(shared: Any, due_ns: int) -> None:
         _drain(T.int32(fd), address + 24, T.uintp(8))
 
 
-@compiled(VOID(ROWS, SCRATCH, SHARED, I64, I64), inner=True)
-def _read(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> None:
+@compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
+def _read(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     """What has come on one socket. A well-behaved stream has one packet a tick, and asking for a second would
     cost a system call a packet; what is dropped is drained."""
-    clock, pair, line = shared.clock, shared.pair, rows[number]
+    clock, pair = shared.clock, shared.pair
     fd = T.int32(line.fd)
     packet, sender, length = shared.packet.ctypes.data, shared.sender.ctypes.data, pair.ctypes.data
     for _ in range(_BURST if line.open else 0):
@@ -81,24 +81,44 @@ def _read(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> Non
         if size < 0:
             return
         clock[_SIZE], clock[_LENGTH] = size, pair[0] & 0xFFFFFFFF
-        if take(rows, scratch, shared, number, now_ns):
+        if take(line, scratch, shared, now_ns):
             return
 
 
-@compiled(VOID(ROWS, SHARED), inner=True)
-def _send(rows: Any, shared: Any) -> None:
+@compiled(VOID(LINE, SHARED, I64), inner=True)
+def _send(line: Any, shared: Any, packets: int) -> None:
     """What lies in `outbox`."""
-    for k in range(shared.clock[_OUTGOING]):
-        line, size = rows[shared.outgoing[k, 0]], shared.outgoing[k, 1]
-        if not enter(line.owner[:]):
-            continue
-        if line.open:
-            sent = _sendto(
-                T.int32(line.fd), shared.outbox.ctypes.data + k * PACKET_BYTES, T.uintp(size),
-                T.int32(_MSG_DONTWAIT), line.remote.ctypes.data, T.uint32(line.remote_size),
-            )  # fmt: skip
-            count_sent(line, size if sent > 0 else 0)
-        leave(line.owner[:])
+    fd, remote, outbox = T.int32(line.fd), line.remote.ctypes.data, shared.outbox.ctypes.data
+    for k in range(packets):
+        size, length = shared.outgoing[k], T.uint32(line.remote_size)
+        sent = _sendto(fd, outbox + k * PACKET_BYTES, T.uintp(size), T.int32(_MSG_DONTWAIT), remote, length)
+        count_sent(line, size if sent > 0 else 0)
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
+def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """What has come on the sockets that are ready; that of a row which Python holds waits in its socket."""
+    ready, count, epoll = shared.ready, _READY, T.int32(shared.clock[_EPOLL_FD])
+    while count == _READY:
+        count = _epoll_wait(epoll, ready.ctypes.data, T.int32(_READY), T.int32(0))
+        for k in range(count):
+            at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
+            line = rows[I64(ready[at]) | I64(ready[at + 1]) << 8]
+            if enter(line.owner[:]):
+                _read(line, scratch, shared, now_ns)
+                leave(line.owner[:])
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
+def _send_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """What is due. A row stays entered until its packets have left; one that Python holds is due in the next
+    tick."""
+    for number in range(shared.clock[_LINES]):
+        line = rows[number]
+        if line.open and enter(line.owner[:]):
+            if line.open:
+                _send(line, shared, due(line, scratch, shared, now_ns))
+            leave(line.owner[:])
 
 
 @compiled(I64(SHARED, I64, I64), inner=True)
@@ -117,23 +137,14 @@ def _next_due(shared: Any, due_ns: int, now_ns: int) -> int:
 def run(rows: Any, scratch: Any, shared: Any) -> None:
     """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at.
     The tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
-    clock, ready = shared.clock, shared.ready
+    clock = shared.clock
     due_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS
     while clock[_STOP] == 0:
         _sleep(shared, due_ns)
         now_ns = _now_ns(shared)
-        before, count, first = clock[_HEAD], _READY, -1
-        while count == _READY:
-            count = _epoll_wait(T.int32(clock[_EPOLL_FD]), ready.ctypes.data, T.int32(_READY), T.int32(0))
-            for k in range(count):
-                at = k * EPOLL_EVENT_BYTES + _EPOLL_DATA
-                number = I64(ready[at]) | I64(ready[at + 1]) << 8
-                if enter(rows[number].owner[:]):
-                    _read(rows, scratch, shared, number, now_ns)
-                    leave(rows[number].owner[:])
-        while first != 0:
-            first = due(rows, scratch, shared, max(first, 0), now_ns)
-            _send(rows, shared)
+        before = clock[_HEAD]
+        _read_all(rows, scratch, shared, now_ns)
+        _send_all(rows, scratch, shared, now_ns)
         if clock[_HEAD] != before:
             shared.pair[3] = 1
             _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))

@@ -41,12 +41,11 @@ def publish(word: Any, frames: int) -> int:
 
 
 @compiled(I64(_WORD, I64))
-def withdraw(word: Any, kept: int) -> int:
-    """Takes back the frames behind the first `kept` of those that wait; how many."""
+def withdraw(word: Any, most: int) -> int:
+    """Takes back up to `most` of the last frames that wait; how many."""
     address = word.ctypes.data
     while True:
         both = word[0]
-        taken, limit = both >> 32, both & _LOW
-        back = max(0, limit - taken - kept)
+        back = min(most, max(0, (both & _LOW) - (both >> 32)))
         if exchanged(address, both, both - back):
             return int(back)

@@ -22,6 +22,7 @@ import numpy as np
 from pipeline.audio import kernels
 from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
+from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
@@ -163,6 +164,23 @@ def _key(line: Any, scratch: Any, packet: Any) -> int:
     return int(size)
 
 
+@compiled(I64(LINE, SCRATCH, I64, I64, U8), inner=True)
+def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int:
+    """The packet of the agent's frame number `taken`. The frame counts as departed once its copy is there."""
+    slot, first = taken % SENT, taken % SAID * line.samples
+    frame = line.sent[slot, : line.samples]
+    for i in range(frame.shape[0]):
+        frame[i] = line.said[first + i]
+    _at_gain(line, frame)
+    if line.talking == 0:
+        line.marker = 1
+    line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
+    line.sent_frames[slot].sent_ns = now_ns
+    fence()
+    line.departed = taken + 1
+    return int(_encode(line, scratch, frame, packet))
+
+
 @compiled(I64(LINE, SCRATCH, I64, U8), inner=True)
 def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
     """The packet that is due, in `packet`; its size, 0 where nothing is sent."""
@@ -177,14 +195,7 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
             line.talking, size = 0, _silence(line, scratch, packet)
             line.calm += 1
         else:
-            frame = line.sent[taken % SENT, : line.samples]
-            for i in range(frame.shape[0]):
-                frame[i] = line.said[taken % SAID, i]
-            _at_gain(line, frame)
-            if line.talking == 0:
-                line.marker = 1
-            line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
-            size = _encode(line, scratch, frame, packet)
+            size = _frame(line, scratch, taken, now_ns, packet)
     line.timestamp = (line.timestamp + line.send_step) & 0xFFFFFFFF
     return int(size)
 

@@ -11,7 +11,7 @@ from pipeline.audio import FRAME_MS, frame_samples
 from pipeline.plane.codecs import begin_encoder
 from pipeline.plane.frames import forget_tone
 from pipeline.plane.order import forget_order
-from pipeline.plane.rows import NUMBERS, Kind
+from pipeline.plane.rows import HISTORY, NUMBERS, Kind
 from pipeline.plane.telephone_event import forget_event
 
 
@@ -28,8 +28,9 @@ class PayloadFormat:
 def prepare(line: Any, number: int, *, rate_hz: int, patience_ms: int) -> None:
     """Makes `line` the row of a stream with frames at `rate_hz`, of which nothing was heard yet. A gap holds
     up what is behind it for `patience_ms`. Who is at the row stays as it is."""
-    for name in ("word", *NUMBERS, "media", "past", "tail", "resampling", "send_resampling"):
+    for name in ("word", *NUMBERS, "media", "past", "tail"):
         line[name] = 0
+    line["resampling"][:HISTORY] = line["send_resampling"][:HISTORY] = 0
     line["number"], line["gains"] = number, 1.0
     line["rate_hz"], line["samples"] = rate_hz, frame_samples(rate_hz)
     line["patience_ns"] = patience_ms * 1_000_000
@@ -103,6 +104,7 @@ def begin_sending(line: Any, fd: int, *, first_due_ns: int) -> None:
 
 def _new_source(line: Any) -> None:
     line["own_ssrc"], line["timestamp"], line["marker"] = secrets.randbits(32), secrets.randbits(32), 1
+    line["packets_before"], line["octets_before"] = line["packets_sent"], line["octets_sent"]
 
 
 def configure_sending(line: Any, sending: Sending) -> None:

@@ -112,12 +112,15 @@ class IncomingInvite(Invite):
         self._answer_sent = True
         self.usage.core.emit(InviteAnswered(self.usage.dialog_set))
 
-    def reject(self, code: int, now: float, *, cause: HangupCause | None = None) -> None:
-        """Sends the final response `code` (300 to 699) and ends the call. Raises `LocalError` after the
-        answer."""
+    def reject(
+        self, code: int, now: float, *, cause: HangupCause | None = None, retry_after_s: int = 0
+    ) -> None:
+        """Sends the final response `code` (300 to 699) and ends the call. `retry_after_s`: when another try
+        makes sense (0: not said). Raises `LocalError` after the answer."""
         self._require(InviteState.INVITED)
         ended = cause or cause_of(code)
-        self._respond(code, now, headers=(("Reason", str(Q850[ended])),))
+        later = (("Retry-After", str(retry_after_s)),) if retry_after_s else ()
+        self._respond(code, now, headers=(("Reason", str(Q850[ended])), *later))
         self.usage.finish(ended, code, "local", now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:

@@ -24,7 +24,7 @@ class Heard:
         self._line, self._infos = line, line["heard_frames"]
         self._presses = DtmfDedup()
         samples = frame_samples(int(line["rate_hz"]))
-        self._frames: list[Pcm] = [frame[:samples] for frame in line["heard"]]
+        self._frames: Pcm = line["heard"][:, :samples]
         self._told, self._told_keys = int(line["frames"]), int(line["presses"])
         self._listener: LegListener | None = None
 

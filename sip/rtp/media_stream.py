@@ -30,7 +30,7 @@ from sip.rtp.heard import Heard
 from sip.rtp.latch import SILENT_S, Latch
 from sip.rtp.media_address import resolved, rtcp_address, unspecified
 from sip.rtp.media_formats import receiving, sending
-from sip.rtp.ports import PortRange
+from sip.rtp.ports import NoPortsLeft, PortRange
 from sip.rtp.pulled import Pulled
 from sip.rtp.reports import BURST, Reports
 from sip.rtp.rtcp import PACKET_TYPES
@@ -99,7 +99,7 @@ class StreamState(Enum):
 
 
 class MediaStream:
-    """One call's RTP stream; a row of the media plane from its first plan to its close.
+    """One call's RTP stream; a row of the media plane, at which it is from its first plan to its close.
 
     Packets are accepted from the plan's address. With symmetric RTP a source that proves itself while that
     address is silent takes its place (`sip.rtp.latch`); `signalled_by` names the host that the signalling
@@ -107,7 +107,7 @@ class MediaStream:
     one), whoever named it."""
 
     def __init__(
-        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane,
+        self, sockets: tuple[socket.socket, socket.socket], ports: PortRange, plane: Plane, number: int,
         *, loop: asyncio.AbstractEventLoop,
     ) -> None:  # fmt: skip
         """Use `open`."""
@@ -123,7 +123,7 @@ class MediaStream:
         self._reports = Reports(*sockets, loop)
         self._latch = Latch()
         self._plan: MediaPlan | None = None
-        self._number = -1
+        self._number = number
         self._line: Any = None
         self._heard: Heard | None = None
         self._outgoing: Outgoing | None = None
@@ -142,9 +142,15 @@ class MediaStream:
     def open(
         cls, ports: PortRange, plane: Plane, *, host: str, loop: asyncio.AbstractEventLoop
     ) -> MediaStream:
-        """Binds RTP (even) and RTCP (odd) on `host`. Raises `sip.rtp.ports.NoPortsLeft`; OSError: wrong
-        host."""
-        return cls(ports.bind(host), ports, plane, loop=loop)
+        """Binds RTP (even) and RTCP (odd) on `host`, and reserves a row of `plane`. Raises
+        `sip.rtp.ports.NoPortsLeft`, `pipeline.plane.plane.PlaneFull`; OSError: wrong host."""
+        number = plane.reserve()
+        try:
+            sockets = ports.bind(host)
+        except (NoPortsLeft, OSError):
+            plane.give_back(number)
+            raise
+        return cls(sockets, ports, plane, number, loop=loop)
 
     @property
     def local_port(self) -> int:
@@ -170,26 +176,7 @@ class MediaStream:
     @property
     def stats(self) -> MediaStats:
         """Counters up to now; may be read after `close`."""
-        line, reports = self._line, self._reports
-        if line is None:
-            return MediaStats(strange_address=self._strange + reports.strange, bad_packets=reports.bad)
-        return MediaStats(
-            packets_sent=int(line["packets_sent"]),
-            bytes_sent=int(line["octets_sent"]),
-            send_errors=int(line["send_errors"]) + reports.errors,
-            packets_received=int(line["packets"]),
-            bytes_received=int(line["octets"]),
-            lost=int(line["lost"]),
-            late=int(line["late"]),
-            strange_address=int(line["strange"]) + self._strange + reports.strange,
-            bad_packets=int(line["bad"]) + reports.bad,
-            concealed=int(line["concealed"]),
-            jitter_ms=reports.jitter_ms,
-            remote_lost=reports.far.lost,
-            remote_fraction_lost=reports.far.fraction_lost,
-            remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
-            rtt_ms=reports.far.rtt_ms,
-        )
+        return _stats(self._line, self._reports, self._strange)
 
     def configure(
         self, plan: MediaPlan, *, symmetric: bool, media_timeout_s: float, inband_dtmf: bool
@@ -199,16 +186,16 @@ class MediaStream:
 
         The first plan fixes `rate_hz`; a later codec at another rate is resampled in both directions. Raises
         LocalError for an address that is not an IP address of the socket's family, for an unsupported codec,
-        where the plane is full, and on a closed stream; the stream then stays as it was."""
+        for a socket that cannot be read, and on a closed stream; the stream then stays as it was."""
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
-        address = resolved(self._rtp, plan.remote_host, plan.remote_port)
-        reports = self._sendable(rtcp_address(self._rtp, plan))
+        address = self._resolved(plan.remote_host, plan.remote_port)
+        reports = self._sendable(rtcp_address(self._rtp, plan, signalled_by=self.signalled_by))
         receives, sends = receiving(plan), sending(plan)
         before, now = self._plan, self._loop.time()
         if before is None:
             self._begin(plan, now)
-        moved = before is None or address != resolved(self._rtp, before.remote_host, before.remote_port)
+        moved = before is None or address != self._resolved(before.remote_host, before.remote_port)
         with self._plane.held(self._number) as line:
             configure(line, receives)
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
@@ -227,8 +214,8 @@ class MediaStream:
         """Takes a row of the plane. What came before the first plan is not heard late."""
         _drain(self._rtp)
         try:
-            self._number = self._plane.open(self._rtp, self._happened)
-        except LookupError as error:
+            self._plane.open(self._number, self._rtp, self._happened)
+        except OSError as error:
             raise LocalError(str(error)) from None
         with self._plane.held(self._number) as line:
             prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
@@ -287,6 +274,8 @@ class MediaStream:
             self._plane.shut(self._number, self._rtp)
             self._line = snapshot(self._line)
             self._reports.begin(self._line, now)
+        else:
+            self._plane.give_back(self._number)
         self._state = StreamState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
@@ -302,18 +291,18 @@ class MediaStream:
         if kind == Happened.HEARD and self._heard is not None:
             self._heard.pass_on(one, two, now)
         elif kind == Happened.SENT:
-            self._left(two / _NS)
+            self._left()
         elif kind == Happened.KEYED:
             while self._keyed and self._keyed[0][0] <= one:
                 _settle(self._keyed.pop(0)[1], complete=True)
         elif kind == Happened.ASIDE:
-            self._look_at(*self._plane.aside(one), two / _NS)
+            self._look_at(*self._plane.aside(self._number, one), two / _NS)
 
-    def _left(self, at: float) -> None:
+    def _left(self) -> None:
         if self._pulled is not None:
-            self._pulled.left(at)
+            self._pulled.left()
         elif isinstance(self._source, Playout):
-            self._source.left(at)
+            self._source.left()
 
     def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
         """A report on the RTP port, or a datagram that may decide where the far end is."""
@@ -362,8 +351,11 @@ class MediaStream:
         reports, plan = self._reports, self._plan
         reports.host = address[0]
         if plan is not None and (plan.rtcp_mux or plan.rtcp_port is not None):
-            beside = resolved(self._rtp, address[0], min(address[1] + 1, 65535))
+            beside = self._resolved(address[0], min(address[1] + 1, 65535))
             reports.remote = address if plan.rtcp_mux else beside
+
+    def _resolved(self, host: str, port: int) -> Address:
+        return resolved(self._rtp, host, port, signalled_by=self.signalled_by)
 
     def _sendable(self, address: Address | None) -> Address | None:
         """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
@@ -403,6 +395,28 @@ class MediaStream:
             self._timeout_s = math.inf  # said once
             if self.on_timeout is not None:
                 self.on_timeout()
+
+
+def _stats(line: Any, reports: Reports, strange: int) -> MediaStats:
+    if line is None:
+        return MediaStats(strange_address=strange + reports.strange, bad_packets=reports.bad)
+    return MediaStats(
+        packets_sent=int(line["packets_sent"]),
+        bytes_sent=int(line["octets_sent"]),
+        send_errors=int(line["send_errors"]) + reports.errors,
+        packets_received=int(line["packets"]),
+        bytes_received=int(line["octets"]),
+        lost=int(line["lost"]),
+        late=int(line["late"]),
+        strange_address=int(line["strange"]) + strange + reports.strange,
+        bad_packets=int(line["bad"]) + reports.bad,
+        concealed=int(line["concealed"]),
+        jitter_ms=reports.jitter_ms,
+        remote_lost=reports.far.lost,
+        remote_fraction_lost=reports.far.fraction_lost,
+        remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
+        rtt_ms=reports.far.rtt_ms,
+    )
 
 
 def _drain(bound: socket.socket) -> None:

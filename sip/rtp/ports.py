@@ -85,7 +85,7 @@ def _bind(host: str, port: int) -> socket.socket | None:
     bound = socket.socket(family, socket.SOCK_DGRAM)
     try:
         bound.setblocking(False)
-        bound.bind((host, port))
+        bound.bind(socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)[0][4])  # with its interface
     except OSError as error:
         bound.close()
         if error.errno in (errno.EADDRINUSE, errno.EACCES):

@@ -30,9 +30,9 @@ class Pulled:
         source.on_ready(self._pull)
         self._pull()
 
-    def left(self, now: float) -> None:
-        """Frames in the line's hands have left, the last of them at `now`."""
-        self._count_departed(now)
+    def left(self) -> None:
+        """Frames in the line's hands have left."""
+        self._count_departed()
         self._pull()
 
     def close(self) -> None:
@@ -41,14 +41,14 @@ class Pulled:
         if self._timer is not None:
             self._timer.cancel()
         self._line.withdraw()
-        self._count_departed(self._line.said_at)
+        self._count_departed()
 
-    def _count_departed(self, now: float) -> None:
-        for _ in self._line.departed():
+    def _count_departed(self) -> None:
+        for _, at in self._line.departed():
             if self._added:
                 self._added -= 1
             else:
-                self._source.sent(now)
+                self._source.sent(at)
 
     def _pull(self) -> None:
         if self._timer is not None:

@@ -77,8 +77,8 @@ class Reports:
         sent = Sent(
             int(line["own_ssrc"]),
             timestamp_at(line, now),
-            int(line["packets_sent"]),
-            int(line["octets_sent"]),
+            int(line["packets_sent"]) - int(line["packets_before"]),
+            int(line["octets_sent"]) - int(line["octets_before"]),
         )
         compose = self._session.bye if bye else self._session.report
         heard = self._reception if line["ssrc"] >= 0 else None

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from pipeline.plane.plane import Plane
 from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier
@@ -21,6 +22,7 @@ from sip.registrar import Binding
 from sip.stack.admission import Refused
 from sip.states import CallState, HangupCause
 from sip.transaction.hop import Hop
+from sip.trunk import TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
 from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
@@ -273,6 +275,32 @@ async def test_without_rtp_ports_a_call_is_refused_and_the_next_one_works() -> N
             assert second.status == 503
             await first.hang_up()
             await offered.ended()
+            third = await trunk.call("3")
+            assert (await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)).local_number == "3"
+            await third.hang_up()
+
+
+async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_one_works() -> None:
+    async with phones() as world:
+        small = Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099)))
+        async with small:
+            small._plane.close()
+            small._plane = Plane(asyncio.get_running_loop(), capacity=1)
+            small.add_trunk(replace(LINE, id="in"))
+            uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
+            trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))
+            first = await trunk.call("1")
+            offered = await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)
+            await offered.answer()
+            second = await trunk.call("2")
+            await asyncio.wait_for(second.ended(), PATIENCE_S)
+            assert (second.status, second.retry_after_s) == (503, 10)
+            back = small.add_trunk(TrunkSettings(id="out", uri=f"sip:127.0.0.1:{address(world.ours)[1]}"))
+            with pytest.raises(TrunkUnavailable):
+                await back.call("4")
+            await first.hang_up()
+            await offered.ended()
+            await asyncio.sleep(0.3)  # until what was told of the row has been read
             third = await trunk.call("3")
             assert (await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)).local_number == "3"
             await third.hang_up()

@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.plane.address import sockaddr, unpacked
 from pipeline.plane.atomic import AT_WORK, FREE
-from pipeline.plane.plane import Plane
+from pipeline.plane.plane import Plane, PlaneFull
 from pipeline.plane.rows import EVENTS, Field, Happened, Kind
 from pipeline.plane.run import run as goes_on
 from pipeline.plane.setup import (
@@ -32,6 +32,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import until
 
 HOST = "127.0.0.1"
+LOOPBACK = socket.if_nametoindex("lo")
 PCMU = PayloadFormat(Kind.PCMU, 8000, 8000)
 
 pytestmark = pytest.mark.virtual_clock(and_real=True)
@@ -50,7 +51,8 @@ def stream(
     plane: Plane, own: socket.socket, far: socket.socket, news: Callable[[int, int, int], None]
 ) -> int:
     """A stream that listens and sends silence to `far`."""
-    number = plane.open(own, news)
+    number = plane.reserve()
+    plane.open(number, own, news)
     with plane.held(number) as line:
         prepare(line, number, rate_hz=8000, patience_ms=40)
         begin_sending(line, own.fileno(), first_due_ns=plane.first_due_ns(number))
@@ -209,7 +211,72 @@ def test_a_stream_that_breaks_the_thread_costs_no_other_its_media(monkeypatch: p
     asyncio.run(both())
 
 
-@pytest.mark.parametrize("address", [("203.0.113.7", 40000), ("2001:db8::7", 40000, 0, 3)])
+def flood(stranger: socket.socket, target: socket.socket) -> None:
+    """Packets that could be a new far end's, over a few ticks."""
+    for sequence in range(150):
+        stranger.sendto(packet(sequence), target.getsockname())
+        time.sleep(0.001)
+
+
+REPORT = b"\x81\xc9\x00\x07" + bytes(28)
+
+
+@pytest.mark.parametrize("flooded", ["another call", "this call"])
+async def test_a_report_on_the_rtp_port_is_told_whatever_strangers_send(flooded: str) -> None:
+    """Python stands still meanwhile."""
+    plane = Plane(asyncio.get_running_loop())
+    told: list[bytes] = []
+
+    def happened(kind: int, one: int, two: int) -> None:
+        if kind == Happened.ASIDE:
+            told.append(plane.aside(number, one)[0])
+
+    with bound() as far, bound() as stranger, bound() as own, bound() as other:
+        number = stream(plane, own, far, happened)
+        second = stream(plane, other, far, quiet)
+        for each in (number, second):
+            plane.rows[each]["symmetric"] = True
+        target = own if flooded == "this call" else other
+        flood(stranger, target)
+        far.sendto(REPORT, own.getsockname())
+        await until(lambda: REPORT in told)
+        plane.shut(number, own)
+        plane.shut(second, other)
+    plane.close()
+
+
+async def test_a_plane_without_a_free_row_says_so_and_has_one_again() -> None:
+    plane = Plane(asyncio.get_running_loop(), capacity=1)
+    number = plane.reserve()
+    assert len(plane) == 1
+    with pytest.raises(PlaneFull):
+        plane.reserve()
+    plane.give_back(number)
+    assert plane.reserve() == number
+    plane.give_back(number)
+    assert len(plane) == 0
+    plane.close()
+
+
+async def test_a_socket_that_cannot_be_watched_costs_no_row() -> None:
+    plane = Plane(asyncio.get_running_loop(), capacity=1)
+    with bound() as far, bound() as own:
+        for _ in range(3):
+            closed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            closed.close()
+            number = plane.reserve()
+            with pytest.raises((OSError, ValueError)):
+                plane.open(number, closed, quiet)
+            plane.give_back(number)
+        number = stream(plane, own, far, quiet)
+        await until(lambda: plane.rows[number]["packets_sent"] > 3)
+        plane.shut(number, own)
+    plane.close()
+
+
+@pytest.mark.parametrize(
+    "address", [("203.0.113.7", 40000), ("2001:db8::7", 40000, 0, 0), ("fe80::7%lo", 40000, 0, LOOPBACK)]
+)
 async def test_addresses_are_those_of_the_socket(address: tuple[str, int]) -> None:
     assert unpacked(sockaddr(address)) == address
 
@@ -217,7 +284,7 @@ async def test_addresses_are_those_of_the_socket(address: tuple[str, int]) -> No
 def test_a_process_that_forgets_to_close_its_plane_ends() -> None:
     script = """
 import asyncio
-from pipeline.plane.plane import Plane
+from pipeline.plane.plane import Plane, PlaneFull
 async def main():
     global plane
     plane = Plane(asyncio.get_running_loop(), on_thread=True)

@@ -348,6 +348,23 @@ async def test_closing_sends_a_bye_where_reports_are_wanted(office: Office, peer
     assert isinstance(compound[-1], Bye)
 
 
+async def test_a_report_of_a_new_source_counts_what_that_has_sent(office: Office, peer: Peer) -> None:
+    """Opus has another RTP clock than PCMU, so its packets are another SSRC's (RFC 7160)."""
+    stream = office.open()
+    start(stream, plan(peer.port, rtcp_port=peer.port + 1))
+    await until(lambda: stream.stats.packets_sent > 10)
+    before = stream.stats.packets_sent
+    start(stream, plan(peer.port, OPUS, rtcp_port=peer.port + 1))
+    await until(lambda: stream.stats.packets_sent > before + 5)
+    stream.close()
+    ours = {packet.ssrc: 0 for packet in peer.received()}
+    last = parse(peer.reports()[-1])[0]
+    assert isinstance(last, SenderReport)
+    assert len(ours) == 2
+    assert 5 <= last.packets <= stream.stats.packets_sent - before + 1
+    assert stream.stats.packets_sent > before + 5
+
+
 async def test_no_reports_where_none_were_agreed(office: Office, peer: Peer) -> None:
     stream = office.open()
     start(stream, plan(peer.port))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
 from pipeline.media.playout import Playout
+from pipeline.plane import said
+from pipeline.plane.atomic import AT_WORK, FREE
 from sip.rtp.pulled import Pulled
 from tests.support.speech.media import plan
 
@@ -40,9 +45,82 @@ async def test_what_left_of_a_clip_is_not_the_agents(left: int) -> None:
     pulled.close()
     assert clip.count == left
     playout.connect(line.outgoing)
-    playout.left(0.05)
+    playout.left()
     playout.begin()
     playout.write(np.zeros(1600, np.int16))
-    playout.left(0.06)
+    playout.left()
     assert playout.queued_samples == 1600
     assert line.outgoing.waiting == 10
+
+
+def talking(frames: int) -> tuple[SteppedStream, Playout]:
+    """A line with so many frames of an utterance that goes on."""
+    line, playout = SteppedStream(plan(), rate_hz=8000, now=0.0), Playout(8000)
+    playout.connect(line.outgoing)
+    playout.begin()
+    playout.write(np.full(160 * frames, 8031, np.int16))
+    return line, playout
+
+
+@pytest.mark.parametrize("told", [Playout.left, Playout.hold, Playout.clear])
+def test_frames_that_left_while_the_loop_stood_still_have_their_own_times(
+    told: Callable[[Playout], object],
+) -> None:
+    line, playout = talking(5)
+    times: list[float] = []
+    playout.tap = lambda frame, at: times.append(at)
+    for number in range(5):
+        line.due(0.02 * number)
+    told(playout)
+    assert times == pytest.approx([0.0, 0.02, 0.04, 0.06, 0.08])
+
+
+def test_a_frame_has_departed_when_its_copy_is_there_and_not_when_it_is_taken() -> None:
+    line, _ = talking(2)
+    assert said.claim(line.line["word"]) == 0  # as far as the plane's thread has got
+    assert line.outgoing.waiting == 1
+    assert list(line.outgoing.departed()) == []
+
+
+def test_what_is_cleared_while_a_frame_is_on_its_way_is_known_once_that_has_left() -> None:
+    line, playout = talking(3)
+    heard: list[Pcm] = []
+    playout.tap = lambda frame, at: heard.append(frame.copy())
+    row = line.line
+    row["owner"] = AT_WORK
+
+    def sends() -> None:
+        time.sleep(0.05)
+        taken = said.claim(row["word"])
+        row["sent"][taken, :160] = 4000
+        row["departed"] = taken + 1
+        row["owner"] = FREE
+
+    plane = threading.Thread(target=sends)
+    plane.start()
+    playout.clear()
+    plane.join()
+    assert [frame[0] for frame in heard] == [4000]
+    assert line.outgoing.waiting == 0
+
+
+def test_a_word_is_not_interrupted_where_what_follows_it_is_retracted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plane's tick may come at any moment of it."""
+    line, playout = talking(10)
+    packets: list[bytes] = line.due(0.0)
+    playout.left()
+    withdraw = said.withdraw
+
+    def withdraw_and_tick(word: Any, frames: int) -> int:
+        back = withdraw(word, frames)
+        packets.extend(line.due(0.02))
+        return back
+
+    monkeypatch.setattr(said, "withdraw", withdraw_and_tick)
+    assert playout.retract(160 * 4) == 160 * 4
+    assert len(packets) == 2
+    assert packets[1][12:] == packets[0][12:]
+    playout.left()
+    assert playout.queued_samples == 160 * 4

@@ -172,7 +172,7 @@ def test_the_gain_is_reached_in_steps_and_what_left_is_known_at_its_gain() -> No
     call.run(0.1)
     call.stream.outgoing.move_gain(0.25)
     call.run(0.3)
-    heard = np.concatenate(call.stream.outgoing.departed())
+    heard = np.concatenate([frame for frame, _ in call.stream.outgoing.departed()])
     assert heard[0] == 8000
     assert heard[-1] == 2000
     assert np.abs(np.diff(heard.astype(int))).max() < 40
