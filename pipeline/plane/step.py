@@ -14,6 +14,7 @@ from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, SHARED, U8, VO
 from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
 from pipeline.plane.send import CATCH_UP, FRAME_NS, brought_forward, frames_due, packet_due
+from pipeline.plane.srtp import opened, sealed
 
 _HEARD, _SENT, _KEYED, _ASIDE = (
     int(each) for each in (Happened.HEARD, Happened.SENT, Happened.KEYED, Happened.ASIDE)
@@ -24,6 +25,7 @@ _SIZE, _LENGTH, _OUTGOING = int(Field.SIZE), int(Field.SENDER_LENGTH), int(Field
 _REPORT: Final = int(Verdict.REPORT)
 _MOST_ASIDE: Final = 8  # of one stream in one tick
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
+_DTLS: Final = (20, 63)  # the first octet of a record (RFC 7983)
 
 
 @compiled(VOID(SHARED, I64, I64, I64, I64), inner=True)
@@ -75,10 +77,35 @@ def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
         return False
     if line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind == 0:
         return False
+    return bool(_is_one_of_few(line, now_ns) and _opened(line, shared))
+
+
+@compiled(BOOL(LINE, I64), inner=True)
+def _is_one_of_few(line: Any, now_ns: int) -> bool:
+    """Whether Python has not been told of too many of the stream's datagrams in this tick."""
     if line.asides_ns != now_ns:
         line.asides_ns, line.asides = now_ns, 0
     line.asides += 1
     return bool(line.asides <= _MOST_ASIDE)
+
+
+@compiled(BOOL(LINE, SHARED), inner=True)
+def _opened(line: Any, shared: Any) -> bool:
+    """Takes SRTP off the datagram. False: it is not authentic. Reports are left as they are."""
+    packet = shared.packet[:]
+    if not line.encrypted or line.media[I64(packet[1]) % PAYLOAD_TYPES].kind == 0:
+        return True
+    shared.clock[_SIZE] = opened(line, packet, shared.clock[_SIZE])
+    return bool(shared.clock[_SIZE])
+
+
+@compiled(BOOL(LINE, SHARED, I64), inner=True)
+def _is_handshake(line: Any, shared: Any, now_ns: int) -> bool:
+    """Whether the datagram is one of DTLS that Python wants to see."""
+    first = shared.packet[0]
+    if not line.handshakes or shared.clock[_SIZE] == 0 or first < _DTLS[0] or first > _DTLS[1]:
+        return False
+    return bool(_is_one_of_few(line, now_ns))
 
 
 @compiled(I64(ROWS, SCRATCH, SHARED, I64, I64))
@@ -88,11 +115,16 @@ def take(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> int:
     line = rows[number]
     if not line.open:
         return 0
+    if _is_handshake(line, shared, now_ns):
+        _put_aside(shared, number, now_ns)
+        return 0
     if not _is_remote(line, shared.sender[:], shared.clock[_LENGTH]):
         if _may_latch(line, shared, now_ns):
             _put_aside(shared, number, now_ns)
         else:
             line.strange += 1
+        return 0
+    if not _opened(line, shared):
         return 0
     made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
     if made & _MADE:
@@ -107,6 +139,8 @@ def _send(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     """The stream's next packet, into `outbox`."""
     count, keys = shared.clock[_OUTGOING], line.keys_sent
     size = packet_due(line, scratch, now_ns, shared.outbox[count])
+    if line.encrypted and size:
+        size = sealed(line, shared.outbox[count], size)
     line.due_ns += FRAME_NS
     if line.talking:
         tell(shared, line.number, _SENT, line.talking, now_ns)
@@ -146,6 +180,6 @@ def count_sent(line: Any, size: int) -> None:
     """A packet of `size` octets was handed to the socket; 0: the socket did not take it."""
     if size:
         line.packets_sent += 1
-        line.octets_sent += size - HEADER_BYTES
+        line.octets_sent += size - HEADER_BYTES - line.tag_bytes
     else:
         line.send_errors += 1
