@@ -38,6 +38,7 @@ from pipeline.settings import SessionSettings
 from pipeline.text.prompts import Phrase, standard
 from sip import endpoint
 from sip.client_tls import VERSIONS, ClientTlsSettings
+from sip.sdp.security import Srtp
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 
 
@@ -135,6 +136,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         accept_register=settings.accept_register,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
+        srtp=Srtp(settings.srtp),
         session_expires_s=settings.session_expires_s,
         ring_timeout_s=settings.ring_timeout_s,
         failover_s=settings.failover_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,10 +31,13 @@ from sip.message.uri import Uri
 from sip.reason import Reason
 from sip.rtp.clip import Clip
 from sip.rtp.media_stream import MediaStats, MediaStream
+from sip.rtp.stream_security import Encryption, Insecure
 from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
 from sip.transaction.traces import CallTrace
 from sip.trunk_settings import TrunkSettings
+
+log = logging.getLogger(__name__)
 
 StateCallback: TypeAlias = "Callable[[Call, CallState, float], None]"
 
@@ -140,7 +144,7 @@ class Call:
         self._up = asyncio.Event()  # answered and with media, or ended
         self._over = asyncio.Event()
         self._change: asyncio.Future[int] | None = None
-        stream.on_timeout = self._media_timed_out
+        stream.on_timeout, stream.on_insecure = self._media_timed_out, self._media_insecure
 
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.direction} {self.state}>"
@@ -162,6 +166,11 @@ class Call:
     def stats(self) -> MediaStats:
         """What the media stream has counted; readable after the end of the call as well."""
         return self._stream.stats
+
+    @property
+    def encryption(self) -> Encryption:
+        """How the media is protected; readable after the end of the call as well."""
+        return self._stream.security.encryption
 
     # Verbs ------------------------------------------------------------------------------------------------
 
@@ -347,6 +356,14 @@ class Call:
         cause = HangupCause.MEDIA_TIMEOUT if self._stream.sends else HangupCause.ADDRESS_REFUSED
         self._do(lambda now: self._invite.hang_up(now, cause=cause))
 
+    def _media_insecure(self, wrong: Insecure, reason: str) -> None:
+        named = {"call_id": self.id, "trunk": self.trunk_id}
+        if wrong is Insecure.FORGED:
+            log.warning("packets are not authentic", extra=named)
+            return
+        log.warning("no keys for the audio", extra={**named, "reason": reason})
+        self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
+
     async def _set_hold(self, hold: bool) -> None:
         if self._change is not None:
             raise LocalError("another hold or resume is under way")
@@ -363,7 +380,7 @@ class Call:
         self.cause, self.status, self.ended_by = event.cause, event.status, event.by
         self.retry_after_s, self.definite, self.reasons = event.retry_after_s, event.definite, event.reasons
         self._stream.attach(None, None)
-        self._stream.on_timeout = None
+        self._stream.on_timeout = self._stream.on_insecure = None
         self._stream.close()
         self._move(CallState.ENDED, now)
         self._callbacks.clear()  # no state follows; a callback's owner often refers to the call

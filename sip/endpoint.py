@@ -24,9 +24,11 @@ from sip.errors import LocalError
 from sip.message.message import Request
 from sip.message.uri import Uri
 from sip.offered import OfferedCalls
+from sip.rtp.dtls import Certificate
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.ports import NoPortsLeft, PortRange
 from sip.sdp.negotiation import Capabilities
+from sip.sdp.security import LocalSecurity
 from sip.stack.driver import Driver, EndpointSettings
 from sip.stack.events import InviteReceived, StackEvent
 from sip.states import Direction, HangupCause
@@ -101,6 +103,7 @@ class Endpoint:
         """Raises ValueError for a bad port range."""
         self.settings = settings
         self._ports = PortRange(*settings.rtp_ports)
+        self._certificate = Certificate()
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
         self._invites: dict[DialogSetId, tuple[Invite, Call]] = {}
@@ -273,10 +276,13 @@ class Endpoint:
         """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
         stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
-        host = self._driver.local.host(hop)
-        if trunk.settings.symmetric_rtp is True:
-            return Capabilities(host, stream.local_port, trunk.codecs)
-        return Capabilities(host, stream.local_port, trunk.codecs, reaches=reaches)
+        return Capabilities(
+            self._driver.local.host(hop),
+            stream.local_port,
+            trunk.codecs,
+            reaches=None if trunk.settings.symmetric_rtp is True else reaches,
+            security=LocalSecurity(trunk.settings.srtp, self._certificate.fingerprint),
+        )
 
     def host_towards(self, uri: Uri) -> str:
         """Returns the address under which the host of `uri` reaches this endpoint."""
@@ -297,7 +303,7 @@ class Endpoint:
         stream = MediaStream.open(
             self._ports, self._plane, host=self._driver.local.media(peer), loop=self._driver.loop
         )
-        stream.signalled_by = peer.host
+        stream.signalled_by, stream.security.certificate = peer.host, self._certificate
         return stream
 
     def _enlist(self, call: Call, invite: Invite, came: tuple[Request, Hop] | None = None) -> None:

@@ -11,6 +11,7 @@ from sip.client_tls import ClientTlsSettings
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
+from sip.sdp.security import Srtp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class TrunkSettings:
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
-    that registers with `username` and `password` gets the trunk's calls.
+    that registers with `username` and `password` gets the trunk's calls. `srtp`: how its media is protected
+    (`sip.sdp.security`).
     """
 
     id: str
@@ -63,6 +65,7 @@ class TrunkSettings:
     caller_name: str = ""
     withhold_number: bool = False
     accept_register: bool = False
+    srtp: Srtp = Srtp.OFF
 
     def __post_init__(self) -> None:
         try:

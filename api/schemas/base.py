@@ -149,8 +149,18 @@ class SipReason(Model):
     text: str
 
 
+class MediaEncryption(Model):
+    """How a call's audio was protected on the wire: where the keys of SRTP came from ("none": plain RTP), and
+    the suite."""
+
+    keys: Literal["none", "sdes", "dtls"]
+    suite: str | None
+
+
 class SipReport(Model):
-    """What SIP said of a call. `headers`: chosen ones of the INVITE that came, or those that ours carried.
+    """What SIP said of a call. `mediaEncryption`: null until the call has ended.
+
+    `headers`: chosen ones of the INVITE that came, or those that ours carried.
     `displayName` to `userToUser`: of inbound calls whose INVITE has them; `asserted`: the network vouches for
     the number; `withheld`: the caller does not show it."""
 
@@ -162,6 +172,7 @@ class SipReport(Model):
     diversions: list[SipDiversion] = Field(default_factory=list)
     userToUser: str = ""
     reasons: list[SipReason] = Field(default_factory=list)
+    mediaEncryption: MediaEncryption | None = None
 
 
 class CallReport(CallSummary):

@@ -88,6 +88,7 @@ _SIP: Final = {
     "diversions": [],
     "userToUser": "",
     "reasons": [{"protocol": "Q.850", "cause": 16, "text": "Normal call clearing"}],
+    "mediaEncryption": {"keys": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80"},
 }
 _REPORT: Final = {
     **_SUMMARY,

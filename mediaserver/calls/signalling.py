@@ -92,9 +92,11 @@ def checked_headers(headers: Mapping[str, str], trunk: TrunkSettings) -> dict[st
 
 
 def ended(call: Call) -> dict[str, Any]:
-    """Returns the reasons that the far end gave for the end of a call, for its record."""
+    """Returns how the media of a call was protected, and the reasons that the far end gave for the call's
+    end, for its record."""
     reasons = [
         {"protocol": each.protocol, "cause": each.cause, "text": readable(each.text)}
         for each in call.reasons[:10]
     ]
-    return {"reasons": reasons} if reasons else {}
+    encryption = {"keys": call.encryption.keys, "suite": call.encryption.suite or None}
+    return {"mediaEncryption": encryption} | ({"reasons": reasons} if reasons else {})

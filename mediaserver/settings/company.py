@@ -157,6 +157,7 @@ class TrunkTerms(Table):
     allow_headers: tuple[HeaderPattern, ...] = Field(default=("X-*", "User-to-User"), max_length=50)
     codecs: tuple[CodecName, ...] = Field(default=("pcmu", "pcma", "g722", "opus"), min_length=1)
     symmetric_rtp: Literal["auto"] | bool = "auto"
+    srtp: Literal["off", "optional", "sdes", "dtls"] = "off"
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
     outbound_proxy: SipUri | None = None

@@ -126,14 +126,17 @@ class Plane:
         return now_ns // FRAME_NS * FRAME_NS + FRAME_NS + self._slot_of[number] * SLOT_NS
 
     def receive(self, number: int, data: bytes, at_ns: int) -> None:
-        """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all."""
+        """A datagram of a stream that Python holds, arrived at `at_ns`: one that was put aside after all, and
+        that is SRTP no longer."""
         line, own = self.rows[number], self._own
-        asides = int(line["asides"])
+        asides, encrypted = int(line["asides"]), int(line["encrypted"])
+        line["encrypted"] = 0
         own["packet"][: len(data)] = np.frombuffer(data, np.uint8)
         own["sender"][:] = line["remote"]
         clock = own["clock"]
         clock[Field.SIZE], clock[Field.SENDER_LENGTH] = len(data), line["remote_size"]
         take_at(address_of(line), *self._own_at, at_ns)
+        line["encrypted"] = encrypted
         clock[Field.EVENT_TAIL] = clock[Field.EVENT_HEAD]
         line["asides"] = asides
 

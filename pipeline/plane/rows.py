@@ -114,6 +114,11 @@ _FRAMES: Final = (
 _CONCEALMENT: Final = ("losses", "period", "phase")
 # The event under way (RFC 4733).
 _EVENT: Final = ("event", "event_start", "event_latest", "event_duration", "event_ended")
+# SRTP (`pipeline.plane.srtp`): libsrtp's sessions by their addresses, 0: none; and what was not authentic.
+# `handshakes`: DTLS is expected on the port.
+_SECURITY: Final = (
+    "encrypted", "sealer", "opener", "opener_before", "tag_bytes", "handshakes", "forged", "replayed",
+)  # fmt: skip
 
 SLOT: Final = np.dtype([(name, "i8") for name in ("size", "sequence", "timestamp", "arrived_ns")], align=True)
 """A packet that waits; `size` 0: none does."""
@@ -136,7 +141,8 @@ HISTORY: Final = 512
 RESAMPLING: Final = MOST_SAMPLES + HISTORY
 
 NUMBERS: Final = (
-    *_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, "presses",
+    *_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, *_SECURITY,
+    "presses",
 )  # fmt: skip
 
 LINE: Final = np.dtype(
@@ -168,6 +174,8 @@ LINE: Final = np.dtype(
         ("held_octets", "u1", (HELD + 1, PACKET_BYTES)),
         ("g722_heard", "i4", (COLUMNS,)),
         ("g722_sent", "i4", (COLUMNS,)),
+        ("srtp_size", "i4", (1,)),  # of a packet that libsrtp is at
+        ("srtp_copy", "u1", (PACKET_BYTES,)),
         ("opus_heard", "i8", (max(1, -(-DECODER_BYTES // 8)),)),  # states of libopus
         ("opus_sent", "i8", (max(1, -(-ENCODER_BYTES // 8)),)),
     ],

@@ -14,6 +14,7 @@ from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, SHARED, U8, VOID
 from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, PAYLOAD_TYPES, Field, Happened
 from pipeline.plane.send import FRAME_NS, brought_forward, frames_due, packet_due
+from pipeline.plane.srtp import opened, sealed
 
 _HEARD, _SENT, _KEYED, _ASIDE = (
     int(each) for each in (Happened.HEARD, Happened.SENT, Happened.KEYED, Happened.ASIDE)
@@ -23,6 +24,7 @@ _SIZE, _LENGTH = int(Field.SIZE), int(Field.SENDER_LENGTH)
 _REPORT: Final = int(Verdict.REPORT)
 _STRANGERS: Final = ASIDE - 2  # datagrams that may wait for Python: the rest is the far end's
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
+_DTLS: Final = (20, 63)  # the first octet of a record (RFC 7983)
 
 
 @compiled(VOID(SHARED, I64, I64, I64, I64), inner=True)
@@ -71,7 +73,26 @@ def _may_latch(line: Any, shared: Any, now_ns: int) -> bool:
     """Whether Python may want to know of a stranger's datagram: the far end, wherever it is, is silent."""
     if not line.symmetric or now_ns - line.heard_ns <= line.latch_ns or shared.clock[_SIZE] < 2:
         return False
-    return bool(line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind != 0)
+    if line.media[I64(shared.packet[1]) % PAYLOAD_TYPES].kind == 0:
+        return False
+    return bool(_opened(line, shared))
+
+
+@compiled(BOOL(LINE, SHARED), inner=True)
+def _opened(line: Any, shared: Any) -> bool:
+    """Takes SRTP off the datagram. False: it is not authentic. Reports are left as they are."""
+    packet = shared.packet[:]
+    if not line.encrypted or line.media[I64(packet[1]) % PAYLOAD_TYPES].kind == 0:
+        return True
+    shared.clock[_SIZE] = opened(line, packet, shared.clock[_SIZE])
+    return bool(shared.clock[_SIZE])
+
+
+@compiled(BOOL(LINE, SHARED), inner=True)
+def _is_handshake(line: Any, shared: Any) -> bool:
+    """Whether the datagram is one of DTLS that Python wants to see."""
+    first = shared.packet[0]
+    return bool(line.handshakes and shared.clock[_SIZE] and _DTLS[0] <= first <= _DTLS[1])
 
 
 @compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
@@ -80,11 +101,16 @@ def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
     end's."""
     if not line.open:
         return 0
+    if _is_handshake(line, shared):
+        _put_aside(line, shared, _STRANGERS, now_ns)
+        return 0
     if not _is_remote(line, shared.sender[:], shared.clock[_LENGTH]):
         if _may_latch(line, shared, now_ns):
             _put_aside(line, shared, _STRANGERS, now_ns)
         else:
             line.strange += 1
+        return 0
+    if not _opened(line, shared):
         return 0
     made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
     if made & _MADE:
@@ -106,6 +132,8 @@ def due(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
     for _ in range(frames):
         keys = line.keys_sent
         size = packet_due(line, scratch, now_ns, shared.outbox[count])
+        if line.encrypted and size:
+            size = sealed(line, shared.outbox[count], size)
         line.due_ns += FRAME_NS
         if line.talking:
             tell(shared, line.number, _SENT, line.talking, now_ns)
@@ -122,6 +150,6 @@ def count_sent(line: Any, size: int) -> None:
     """A packet of `size` octets was handed to the socket; 0: the socket did not take it."""
     if size:
         line.packets_sent += 1
-        line.octets_sent += size - HEADER_BYTES
+        line.octets_sent += size - HEADER_BYTES - line.tag_bytes
     else:
         line.send_errors += 1

@@ -11,7 +11,7 @@ _CREDENTIALS = re.compile(rb"(?im)^(?:Proxy-)?Authorization[ \t]*:[^\r\n]*")
 _DIGEST_SECRET = re.compile(rb'(?i)\b(response|cnonce|auts|password)([ \t]*=[ \t]*)("[^"\r\n]*"|[^\s,;]+)')
 _OTHER_SCHEME = re.compile(rb"(?i)(Authorization[ \t]*:[ \t]*)(?!Digest\b)(\S+[ \t]+)[^\r\n]+")
 _URI_PASSWORD = re.compile(rb"(?i)(\bsips?:[^\s:@<>\r\n]+):[^\s@<>\r\n/]+@")
-_MEDIA_KEY = re.compile(rb"(?im)^(a=crypto:[^\r\n]*?inline:|a=ice-pwd:|k=[a-z]+:|a=key-mgmt:\S+ )[^\r\n;|]+")
+_MEDIA_KEY = re.compile(rb"(?im)(\binline:|^a=ice-pwd:|^k=[a-z]+:|^a=key-mgmt:\S+ )[^\s;|]+")
 _DTMF_TYPE = re.compile(
     rb"(?im)^(?:Content-Type|c)[ \t]*:[ \t]*application/(?:dtmf|vnd\.\S*dtmf|telephone-event)"
 )

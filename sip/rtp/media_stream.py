@@ -11,7 +11,7 @@ import asyncio
 import math
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -21,12 +21,14 @@ from pipeline.media.playout import Playout
 from pipeline.plane.address import Address, sockaddr, unpacked
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.plane import Plane
-from pipeline.plane.rows import KEYS, Happened
+from pipeline.plane.rows import Happened
 from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare, snapshot
 from sip.errors import LocalError
+from sip.rtp.dtls import FIRST_OCTETS
 from sip.rtp.dtmf_dedup import Way
 from sip.rtp.e_model import delay_ms, mean_opinion_score
 from sip.rtp.heard import Heard
+from sip.rtp.keying import Keying
 from sip.rtp.latch import SILENT_S, Latch
 from sip.rtp.media_address import resolved, rtcp_address, unspecified
 from sip.rtp.media_formats import receiving, sending
@@ -34,8 +36,10 @@ from sip.rtp.ports import NoPortsLeft, PortRange
 from sip.rtp.pulled import Pulled
 from sip.rtp.reports import BURST, Reports
 from sip.rtp.rtcp import PACKET_TYPES
-from sip.rtp.telephone_event import DIGITS, check_digits
+from sip.rtp.stream_security import Insecure, StreamSecurity
+from sip.rtp.telephone_event import check_digits
 from sip.sdp.media_plan import MediaPlan
+from sip.sdp.security import Handshake
 
 PATIENCE_MS: Final = 40
 """How long a lost packet holds up what is behind it."""
@@ -50,8 +54,9 @@ class MediaStats:
 
     `lost`: packets of the far end that were given up; `late`: those that came after all; `strange_address`:
     dropped for their source address; `bad_packets`: not RTP, another payload type or SSRC, or not decodable;
-    `concealed`: frames made by concealment. `remote_*`: the far end's RTCP report blocks on packets sent
-    here; `rtt_ms` None before the first."""
+    `concealed`: frames made by concealment; `forged`: packets that are not authentic under the keys agreed,
+    `replayed`: packets that came before (SRTP). `remote_*`: the far end's RTCP report blocks on
+    packets sent here; `rtt_ms` None before the first."""
 
     packets_sent: int = 0
     bytes_sent: int = 0
@@ -63,11 +68,39 @@ class MediaStats:
     strange_address: int = 0
     bad_packets: int = 0
     concealed: int = 0
+    forged: int = 0
+    replayed: int = 0
     jitter_ms: float = 0.0
     remote_lost: int = 0
     remote_fraction_lost: float = 0.0
     remote_jitter_ms: float = 0.0
     rtt_ms: float | None = None
+
+    @classmethod
+    def of(cls, line: Any, reports: Reports, strange: int) -> MediaStats:
+        """Counters of the row `line` (None: the stream has none yet), of its reports, and datagrams from
+        strange addresses that Python looked at."""
+        if line is None:
+            return cls(strange_address=strange + reports.strange, bad_packets=reports.bad)
+        return cls(
+            packets_sent=int(line["packets_sent"]),
+            bytes_sent=int(line["octets_sent"]),
+            send_errors=int(line["send_errors"]) + reports.errors,
+            packets_received=int(line["packets"]),
+            bytes_received=int(line["octets"]),
+            lost=int(line["lost"]),
+            late=int(line["late"]),
+            strange_address=int(line["strange"]) + strange + reports.strange,
+            bad_packets=int(line["bad"]) + reports.bad,
+            concealed=int(line["concealed"]),
+            forged=int(line["forged"]),
+            replayed=int(line["replayed"]),
+            jitter_ms=reports.jitter_ms,
+            remote_lost=reports.far.lost,
+            remote_fraction_lost=reports.far.fraction_lost,
+            remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
+            rtt_ms=reports.far.rtt_ms,
+        )
 
     @property
     def mos(self) -> float | None:
@@ -112,6 +145,7 @@ class MediaStream:
     ) -> None:  # fmt: skip
         """Use `open`."""
         self.on_timeout: Callable[[], None] | None = None
+        self.on_insecure: Callable[[Insecure, str], None] | None = None
         self.reaches: Callable[[str], bool] | None = None
         self.signalled_by = ""
         self._rtp, self._rtcp = sockets
@@ -120,7 +154,8 @@ class MediaStream:
         self._loop = loop
         self._state = StreamState.BOUND
         self._local_port = int(self._rtp.getsockname()[1])
-        self._reports = Reports(*sockets, loop)
+        self._security = StreamSecurity()
+        self._reports = Reports(*sockets, loop, self._security)
         self._latch = Latch()
         self._plan: MediaPlan | None = None
         self._number = number
@@ -128,7 +163,7 @@ class MediaStream:
         self._heard: Heard | None = None
         self._outgoing: Outgoing | None = None
         self._pulled: Pulled | None = None
-        self._keyed: list[tuple[int, asyncio.Future[bool]]] = []
+        self._keying = Keying(loop)
         self._remote: Address | None = None
         self._symmetric = False
         self._strange = 0
@@ -176,7 +211,12 @@ class MediaStream:
     @property
     def stats(self) -> MediaStats:
         """Counters up to now; may be read after `close`."""
-        return _stats(self._line, self._reports, self._strange)
+        return MediaStats.of(self._line, self._reports, self._strange)
+
+    @property
+    def security(self) -> StreamSecurity:
+        """What protects the stream; how it was protected is told after `close` too."""
+        return self._security
 
     def configure(
         self, plan: MediaPlan, *, symmetric: bool, media_timeout_s: float, inband_dtmf: bool
@@ -199,20 +239,23 @@ class MediaStream:
         with self._plane.held(self._number) as line:
             configure(line, receives)
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
-            configure_sending(line, sends)
+            ready = self._security.agree(line, plan.security, now)
+            configure_sending(line, sends if ready else replace(sends, sends=False))
             line["symmetric"] = symmetric and plan.receives
             if moved or not symmetric:
                 self._name(line, address, now)
         if moved or not symmetric:
             self._reports.remote, self._reports.mux = reports, plan.rtcp_mux
         self._symmetric, self._plan, self._configured_s = symmetric, plan, now
+        self._reports.send_beside(self._security.flight(now), self._remote)
         # Who holds the call often sends nothing; the session timer finds out whether they are still there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
         return not plan.sends or self._sendable(address) is not None
 
     def _begin(self, plan: MediaPlan, now: float) -> None:
         """Takes a row of the plane. What came before the first plan is not heard late."""
-        _drain(self._rtp)
+        if not isinstance(plan.security, Handshake):  # whose first datagram may have come
+            _drain(self._rtp)
         try:
             self._plane.open(self._number, self._rtp, self._happened)
         except OSError as error:
@@ -247,16 +290,7 @@ class MediaStream:
         line = self._row
         if self._state is StreamState.CLOSED:
             raise LocalError("the media stream is closed")
-        wanted, done = int(line["keys_wanted"]), int(line["keys_sent"])
-        if wanted - done + len(digits) > KEYS:
-            raise LocalError(f"more than {KEYS} DTMF digits waiting to be sent")
-        for index, digit in enumerate(digits):
-            line["wanted_keys"][(wanted + index) % KEYS] = DIGITS.index(digit)
-        line["keys_wanted"] = wanted + len(digits)
-        sent: asyncio.Future[bool] = self._loop.create_future()
-        self._keyed.append((wanted + len(digits), sent))
-        if not await sent:
-            raise LocalError("the media stream closed before the digits were sent")
+        await self._keying.send(line, digits)
 
     def key_received(self, digit: str, now: float) -> None:
         """A key of the far end's by SIP INFO."""
@@ -272,6 +306,7 @@ class MediaStream:
             self._reports.send(now, bye=True)
             self._disconnect()
             self._plane.shut(self._number, self._rtp)
+            self._security.close(self._line)
             self._line = snapshot(self._line)
             self._reports.begin(self._line, now)
         else:
@@ -279,8 +314,7 @@ class MediaStream:
         self._state = StreamState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
-        for _, sent in self._keyed:
-            _settle(sent, complete=False)
+        self._keying.close()
         self._reports.close()
         for bound in (self._rtp, self._rtcp):
             bound.close()
@@ -293,10 +327,11 @@ class MediaStream:
         elif kind == Happened.SENT:
             self._left()
         elif kind == Happened.KEYED:
-            while self._keyed and self._keyed[0][0] <= one:
-                _settle(self._keyed.pop(0)[1], complete=True)
+            self._keying.sent(one)
         elif kind == Happened.ASIDE:
-            self._look_at(*self._plane.aside(self._number, one), two / _NS)
+            data, sender = self._plane.aside(self._number, one)
+            look = self._shake if data and data[0] in FIRST_OCTETS else self._look_at
+            look(data, sender, two / _NS)
 
     def _left(self) -> None:
         if self._pulled is not None:
@@ -325,12 +360,30 @@ class MediaStream:
             if address != self._remote:
                 self._strange -= len(proof) - 1  # they were no strangers after all
                 self._aim(line, address)
-                self._aim_reports(address)
-            for packet, arrived in proof:
+                self._reports.aim(address, self._plan, signalled_by=self.signalled_by)
+            for packet, arrived in proof:  # the plane has taken SRTP off them
                 self._plane.receive(self._number, packet, round(arrived * _NS))
             frames, keys = int(line["frames"]), int(line["presses"])
         if self._heard is not None:
             self._heard.pass_on(frames, keys, at)
+
+    def _shake(self, data: bytes, sender: bytes, at: float) -> None:
+        """A datagram of DTLS: whoever has the right certificate is the far end."""
+        address = unpacked(sender)
+        if self._sendable(address) is None:
+            self._strange += 1
+            return
+        self._reports.send_beside(self._security.handshake(data, at), address)
+        plan = self._plan
+        if plan is None or not self._security.shaken:
+            return
+        with self._plane.held(self._number) as line:
+            self._security.take_keys(line)
+            configure_sending(line, sending(plan))
+            if self._symmetric and address != self._remote:
+                self._aim(line, address)
+                self._reports.aim(address, self._plan, signalled_by=self.signalled_by)
+        self._plane.poke()
 
     def _name(self, line: Any, address: Address, now: float) -> None:
         """The plan says that the far end is at `address`."""
@@ -346,13 +399,6 @@ class MediaStream:
         line["remote"][: len(packed)] = list(packed)
         line["remote_size"] = len(packed)
         self._remote = address
-
-    def _aim_reports(self, address: Address) -> None:
-        reports, plan = self._reports, self._plan
-        reports.host = address[0]
-        if plan is not None and (plan.rtcp_mux or plan.rtcp_port is not None):
-            beside = self._resolved(address[0], min(address[1] + 1, 65535))
-            reports.remote = address if plan.rtcp_mux else beside
 
     def _resolved(self, host: str, port: int) -> Address:
         return resolved(self._rtp, host, port, signalled_by=self.signalled_by)
@@ -390,33 +436,15 @@ class MediaStream:
         now = self._loop.time()
         self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
         self._reports.send_due(now)
+        self._reports.send_beside(self._security.flight(now), self._remote)
+        wrong = self._security.wrong(self._line)
+        if wrong is not None and self.on_insecure is not None:
+            self.on_insecure(wrong, self._security.error)
         heard_s = max(self._configured_s, int(self._line["heard_ns"]) / _NS)
         if now - heard_s > self._timeout_s:
             self._timeout_s = math.inf  # said once
             if self.on_timeout is not None:
                 self.on_timeout()
-
-
-def _stats(line: Any, reports: Reports, strange: int) -> MediaStats:
-    if line is None:
-        return MediaStats(strange_address=strange + reports.strange, bad_packets=reports.bad)
-    return MediaStats(
-        packets_sent=int(line["packets_sent"]),
-        bytes_sent=int(line["octets_sent"]),
-        send_errors=int(line["send_errors"]) + reports.errors,
-        packets_received=int(line["packets"]),
-        bytes_received=int(line["octets"]),
-        lost=int(line["lost"]),
-        late=int(line["late"]),
-        strange_address=int(line["strange"]) + strange + reports.strange,
-        bad_packets=int(line["bad"]) + reports.bad,
-        concealed=int(line["concealed"]),
-        jitter_ms=reports.jitter_ms,
-        remote_lost=reports.far.lost,
-        remote_fraction_lost=reports.far.fraction_lost,
-        remote_jitter_ms=reports.far.jitter * FRAME_MS / max(1, int(line["send_step"])),
-        rtt_ms=reports.far.rtt_ms,
-    )
 
 
 def _drain(bound: socket.socket) -> None:
@@ -425,8 +453,3 @@ def _drain(bound: socket.socket) -> None:
             bound.recv(1)
         except OSError:
             return
-
-
-def _settle(sent: asyncio.Future[bool], *, complete: bool) -> None:
-    if not sent.done():
-        sent.set_result(complete)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sip.sdp.security import Security
+
 
 @dataclass(frozen=True, slots=True)
 class Codec:
@@ -35,7 +37,7 @@ class MediaPlan:
     `codec` is sent, with payload type `send_payload_type`; `receive` maps every payload type that the far end
     may send to its codec. The DTMF payload types (RFC 4733) may differ between directions and are None where
     not negotiated. `sends` and `receives` are the directions of this side, after hold. `rtcp_port` None: no
-    RTCP."""
+    RTCP. `protocol` is the transport of the m= line, `security` what protects the stream."""
 
     remote_host: str
     remote_port: int
@@ -51,3 +53,5 @@ class MediaPlan:
     rtcp_port: int | None = None
     rtcp_mux: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    protocol: str = "RTP/AVP"
+    security: Security | None = None

@@ -1,31 +1,33 @@
-"""Negotiates one audio stream of plain RTP by offer and answer (RFC 3264): descriptions in, a MediaPlan out.
+"""Negotiates one audio stream by offer and answer (RFC 3264): descriptions in, a MediaPlan out.
 
-Refused with MalformedSdp 488: no audio, only encrypted audio (SAVP, DTLS), no codec in common, an address of
-the other family. A best-effort offer (plain RTP/AVP with a=crypto or a=fingerprint beside it) is answered
-without encryption, as RFC 8643 3.1 allows. Unsupported streams are declined with port 0, in their place."""
+Refused with MalformedSdp 488: no audio, audio protected in another way than the trunk takes
+(`sip.sdp.security`), no codec in common, an address of the other family. Unsupported streams are declined
+with port 0, in their place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from sip.errors import MalformedSdp, MediaRefused
 from sip.sdp.media_plan import CODECS, Codec, MediaPlan
 from sip.sdp.sdp import Attribute, MediaDescription, Origin, RtpMap, SessionDescription
+from sip.sdp.security import HANDSHAKEN, Agreed, LocalSecurity, Security, accepted
 
 TELEPHONE_EVENT = "telephone-event"
 FIRST_EVENT_TYPE = 101
 """The usual payload type of telephone events, on which old gateways insist."""
 
-_PROTOCOLS = ("RTP/AVP", "RTP/AVPF")
+_MUX: Sequence[Attribute] = (("rtcp-mux", None),)
 _PTIMES_MS = (10, 20, 30, 40, 50, 60)
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """Local capabilities of a call: address and port for RTP, codecs in order of preference, RFC 4733 DTMF or
-    not, and the preferred packet time. `reaches`: whether media may be sent to an address; None, to any."""
+    not, and the preferred packet time. `reaches`: whether media may be sent to an address; None, to any.
+    `security`: how media is protected, with the call's keys."""
 
     host: str
     port: int
@@ -33,6 +35,7 @@ class Capabilities:
     dtmf: bool = True
     ptime_ms: int = 20
     reaches: Callable[[str], bool] | None = None
+    security: LocalSecurity = field(default_factory=LocalSecurity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,16 @@ class _Formats:
 
 
 def make_offer(
-    capabilities: Capabilities, *, session_id: int, version: int, direction: str = "sendrecv"
+    capabilities: Capabilities,
+    *,
+    session_id: int,
+    version: int,
+    direction: str = "sendrecv",
+    agreed: Agreed | None = None,
 ) -> bytes:
     """Makes an offer: every codec, and telephone events at each of their clock rates. `direction` is that of
-    this side ("sendonly" puts the far end on hold); `version` must grow by one whenever the offer changes."""
+    this side ("sendonly" puts the far end on hold); `version` must grow by one whenever the offer changes.
+    `agreed`: how the call's media is protected by now."""
     events: dict[int, int] = {}
     if capabilities.dtmf:
         taken = {codec.payload_type for codec in capabilities.codecs}
@@ -84,7 +93,10 @@ def make_offer(
             if codec.clock_rate_hz not in events:
                 events[codec.clock_rate_hz] = next(free)
     formats = _Formats(capabilities.codecs, events)
-    media = _describe(capabilities, formats, _Flow.of(direction))
+    protocol, protection = capabilities.security.offer(agreed)
+    if protocol in HANDSHAKEN:
+        protection += _MUX  # one handshake, not another for RTCP
+    media = replace(_describe(capabilities, formats, _Flow.of(direction), protection), protocol=protocol)
     return _session(capabilities, [media], session_id, version).to_bytes()
 
 
@@ -95,24 +107,22 @@ def answer(
     session_id: int,
     version: int,
     direction: str = "sendrecv",
+    agreed: Agreed | None = None,
 ) -> tuple[bytes, MediaPlan]:
     """Answers `offer`, and returns the answer with the plan: every codec in common, in the offerer's order,
     of which the first is sent; payload types are the offerer's. `direction` is the one wanted here; the
-    answer states what the offer's leaves of it.
+    answer states what the offer's leaves of it. `agreed`: how the call's media is protected by now.
 
     Raises MalformedSdp: 400 for malformed SDP, 488 for an offer that cannot be accepted."""
     session = SessionDescription.parse(offer)
-    place, formats = _choose(session, capabilities)
-    media = session.media[place]
+    chosen = _choose(session, capabilities, agreed)
+    formats, media = chosen.formats, session.media[chosen.place]
     host = _reachable(session.address_of(media), capabilities.host, capabilities.reaches)
     flow = _Flow.of(direction).against(_their_flow(session, media, host))
     mux = media.attribute("rtcp-mux") is not None
-    extra: list[Attribute] = [("rtcp-mux", None)] if mux else []
-    described = _describe(capabilities, formats, flow, extra)
-    blocks = [
-        replace(described, protocol=media.protocol) if index == place else _declined(other)
-        for index, other in enumerate(session.media)
-    ]
+    described = _describe(capabilities, formats, flow, [*chosen.protection, *(_MUX if mux else [])])
+    blocks = [_declined(each) for each in session.media]
+    blocks[chosen.place] = replace(described, protocol=media.protocol)
     codec = formats.codecs[0]
     event_type, event_rate_hz = formats.event_type(codec)
     plan = MediaPlan(
@@ -130,6 +140,8 @@ def answer(
         rtcp_port=_rtcp_port(media, host, mux=mux),
         rtcp_mux=mux,
         options=_options(media, codec),
+        protocol=media.protocol,
+        security=chosen.security,
     )
     return _session(capabilities, blocks, session_id, version).to_bytes(), plan
 
@@ -148,8 +160,7 @@ def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None
     offered, media = ours.media[0], theirs.media[0]
     if media.port == 0:
         raise MalformedSdp("audio declined")
-    if media.protocol.upper() not in _PROTOCOLS:
-        raise MalformedSdp("answer with another transport than the offer")
+    security = accepted(theirs, media, offered)
     wanted, formats = _formats(offered, CODECS.values()), _answered(media, offered)
     host = _reachable(theirs.address_of(media), ours.address_of(offered), reaches)
     flow = _Flow.of(ours.direction_of(offered)).against(_their_flow(theirs, media, host))
@@ -171,23 +182,45 @@ def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None
         rtcp_port=_rtcp_port(media, host, mux=mux),
         rtcp_mux=mux,
         options=_options(media, codec),
+        protocol=media.protocol,
+        security=security,
     )
 
 
-def _choose(session: SessionDescription, capabilities: Capabilities) -> tuple[int, _Formats]:
-    """Returns the index of the first supported stream, and the formats in common. Raises MalformedSdp."""
-    reason = "no audio offered"
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The stream of an offer that is answered: its index, the formats in common, its protection and what the
+    answer says of that."""
+
+    place: int
+    formats: _Formats
+    security: Security | None
+    protection: Sequence[Attribute]
+
+
+def _choose(session: SessionDescription, capabilities: Capabilities, agreed: Agreed | None) -> _Chosen:
+    """Returns the first stream that is taken, a protected one before a plain one. Raises MalformedSdp."""
+    reason, plain = "no audio offered", None
     for place, media in enumerate(session.media):
         if media.kind != "audio" or media.port == 0:
             continue
-        if media.protocol.upper() not in _PROTOCOLS:
-            reason = "audio over a transport that is not plain RTP"
+        try:
+            security, protection = capabilities.security.answer(session, media, agreed)
+        except MalformedSdp as error:
+            reason = str(error)
             continue
         formats = _formats(media, capabilities.codecs)
-        if formats.codecs:
-            return place, formats if capabilities.dtmf else replace(formats, events={})
-        reason = "no codec in common"
-    raise MalformedSdp(reason)
+        if not formats.codecs:
+            reason = "no codec in common"
+            continue
+        events = formats.events if capabilities.dtmf else {}
+        chosen = _Chosen(place, replace(formats, events=events), security, protection)
+        if security is not None:
+            return chosen
+        plain = plain or chosen
+    if plain is None:
+        raise MalformedSdp(reason)
+    return plain
 
 
 def _formats(media: MediaDescription, codecs: Iterable[Codec]) -> _Formats:

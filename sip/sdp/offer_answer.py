@@ -8,6 +8,7 @@ from enum import Enum, auto
 from sip.errors import LocalError, MalformedSdp
 from sip.sdp.media_plan import MediaPlan
 from sip.sdp.negotiation import Capabilities, accept, answer, make_offer
+from sip.sdp.security import Agreed
 
 
 class OfferState(Enum):
@@ -37,6 +38,10 @@ class OfferAnswer:
         """Whether either side has put the call on hold."""
         return self.holding or (self.plan is not None and not self.plan.sends)
 
+    @property
+    def _agreed(self) -> Agreed | None:
+        return None if self.plan is None else Agreed(self.plan.protocol, self.plan.security)
+
     def offer(self, *, hold: bool | None = None) -> bytes:
         """Returns an offer, with the same content and version as long as nothing changes.
 
@@ -51,6 +56,7 @@ class OfferAnswer:
                 session_id=self._session_id,
                 version=self._version,
                 direction="sendonly" if wanted else "sendrecv",
+                agreed=self._agreed,
             )
         self.state, self._offer = OfferState.OFFERED, self._last
         self._last_holding, self._last_answered = wanted, b""
@@ -102,6 +108,7 @@ class OfferAnswer:
             session_id=self._session_id,
             version=self._version + 1,
             direction="sendonly" if self.holding else "sendrecv",
+            agreed=self._agreed,
         )
         self._version += 1
         self.plan = plan

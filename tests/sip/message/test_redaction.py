@@ -43,6 +43,11 @@ def test_header_fields(line: str, shown: str) -> None:
             "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:d0RmdmcmVCspeEc3QGZiNWpVLFJhQX1cfHAwJSoj|2^20|1:32",
             "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:***|2^20|1:32",
         ),
+        (
+            "a=crypto:1 F8 inline:AAAA|1:1;inline:BBBB|2:1 KDR=1",
+            "a=crypto:1 F8 inline:***|1:1;inline:***|2:1 KDR=1",
+        ),
+        ("a=crypto:1 X\tINLINE:AAAA", "a=crypto:1 X\tINLINE:***"),
         ("a=ice-pwd:asd88fgpdd777uzjYhagZg", "a=ice-pwd:***"),
         ("k=clear:91jf", "k=clear:***"),
         ("a=rtpmap:0 PCMU/8000", "a=rtpmap:0 PCMU/8000"),

@@ -27,6 +27,8 @@ module_path /usr/lib/baresip/modules
 module g711.so
 module g722.so
 module opus.so
+module srtp.so
+module dtls_srtp.so
 module aufile.so
 module sndfile.so
 module_tmp uuid.so
@@ -46,14 +48,17 @@ async def baresip(
     port: int = 0,
     transport: str = "udp",
     account: str = "",
+    media: str = "",
     command: str = "",
 ) -> AsyncIterator[int]:
     """baresip at a port, which answers every call for `user`, plays `sound` (it hangs up at its end), and
     records what it decodes into the directory. `account`: its line, instead of one without a registrar;
-    `command`: what it does when it has started."""
+    `media`: how it protects its audio (srtp, srtp-mand, dtls_srtp); `command`: what it does when it has
+    started."""
     port = port or free_port()
     (directory / "config").write_text(CONFIG.format(port=port, directory=directory, rate=rate_hz))
     account = account or f"<sip:{user}@127.0.0.1:{port};transport={transport}>;regint=0"
+    account += f";mediaenc={media}" if media else ""
     (directory / "accounts").write_text(f"{account};answermode=auto;audio_codecs={codec}\n")
     (directory / "contacts").touch()
     write_wav(directory / "hum.wav", sound, rate_hz)

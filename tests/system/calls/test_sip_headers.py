@@ -50,6 +50,7 @@ NOTHING = {
     "diversions": [],
     "userToUser": "",
     "reasons": [],
+    "mediaEncryption": {"keys": "none", "suite": None},
 }
 """What a record says of SIP where nothing was said."""
 
@@ -94,7 +95,8 @@ async def test_an_invites_identity_and_chosen_fields_are_told(tmp_path: Path) ->
     assert report["promptVariables"]["diverted_from"] == "+14155550199"
     events = [json.loads(text) for _, text in hooks.requests]
     told = {each["type"]: each["data"].get("sip") for each in events}
-    assert (told["call.ringing"], told["call.completed"]) == (sip, sip)
+    plain = {"mediaEncryption": NOTHING["mediaEncryption"]}
+    assert (told["call.ringing"], told["call.completed"]) == (sip, sip | plain)
     assert "not for you" not in json.dumps([report, events])
 
 
