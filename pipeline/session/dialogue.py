@@ -108,7 +108,7 @@ class Dialogue:
         self._drain(now)
 
     def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
-        return Turns(self._settings, now), DeadAirWatch(self._turn_log.silence, now)
+        return Turns(self._settings, now, self._turn_log.opening), DeadAirWatch(self._turn_log.silence, now)
 
     @property
     def begun(self) -> bool:
