@@ -3,106 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.node.node import KEY, Client, Node, bearer, running, until_final
-from tests.support.sip.referring_carrier import (
-    BEHAVIOURS,
-    ReferringCarrier,
-    Telephone,
-    notified_end,
-    referring_carrier,
-)
-from tests.support.sip.transfers import DESK, HANDS_ON, KINDS, write_ladder_site
+from tests.support.sip.ladder import EXPECTED, NUMBERS, at_the_desk, ladder
+from tests.support.sip.referring_carrier import BEHAVIOURS
+from tests.support.sip.transfers import DESK, KINDS
 from tests.support.waiting import until
-
-CALLERS = {f"+1415555{1000 + place}": treat for place, treat in enumerate(BEHAVIOURS.values())}
-NUMBERS = dict(zip(BEHAVIOURS, CALLERS, strict=True))
-
-
-class Ladder(NamedTuple):
-    """A server whose carrier is a script."""
-
-    node: Node
-    carrier: ReferringCarrier
-
-    async def transferred(self, number: str, agent: str = HANDS_ON) -> tuple[dict[str, Any], Telephone]:
-        """The report of a call to `number` that its agent transferred, and the caller's telephone."""
-        report = await until_final(self.node.client, await called(self.node.client, number, agent))
-        caller = self.carrier.call_to(number)
-        await until(lambda: caller.hung_up_by != "")
-        return report, caller
-
-
-@asynccontextmanager
-async def ladder(
-    directory: Path, *, refused: Mapping[str, int] | None = None, **options: Any
-) -> AsyncIterator[Ladder]:
-    site = write_ladder_site(directory, **options)
-    ends = {"+14155552486": notified_end(486), "+14155552302": notified_end(302)}
-    async with (
-        referring_carrier(site.carrier, {**CALLERS, **ends}, refused=refused) as carrier,
-        running(site) as node,
-    ):
-        yield Ladder(node, carrier)
-
-
-async def called(client: Client, number: str, agent: str) -> str:
-    body = {"agentId": agent, "phoneNumber": number, "promptVariables": {"name": "Bo"}}
-    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-        assert answer.status == 200, await answer.text()
-        return str((await answer.json())["data"]["callTaskId"])
-
-
-async def at_the_desk(carrier: ReferringCarrier, bridged: int) -> None:
-    """Presses 1 at each call to the desk, lets people talk for a moment, and hangs up `bridged` calls."""
-    done, taking = 0, set[str]()
-    while done < bridged:
-        for call in list(carrier.calls.values()):
-            if call.number != DESK or call.hung_up_by:
-                continue
-            if call.ear.packets > 100 and call.invite.call_id not in taking:
-                taking.add(call.invite.call_id)
-                call.key("1")
-            if call.ear.packets > 300:
-                call.bye()
-                done += 1
-        await asyncio.sleep(0.05)
-
-
-REFUSED: dict[str, list[tuple[str, str, int]]] = {
-    "603": [("refer_replaces", "refused", 603)],
-    "405": [("refer_replaces", "refused", 405)],
-    "3xx": [("refer_replaces", "refused", 302)],
-}
-Tried = list[tuple[str, str, int]]
-EXPECTED: dict[str, dict[str, tuple[str, str | None, Tried | None]]] = {
-    "blind": {
-        "202+NOTIFY": ("answered", "refer", [("refer", "answered", 200)]),
-        "603": ("answered", "bridge", [("refer", "refused", 603), ("refer_replaces", "refused", 603)]),
-        "405": ("answered", "bridge", [("refer", "refused", 405)]),
-        "no NOTIFY": ("unknown", None, [("refer", "unknown", 202)]),
-        "early BYE": ("answered", "refer", [("refer", "answered", 200)]),
-        "tel:": ("answered", "refer", [("refer", "answered", 200)]),
-        "BYE on 202": ("referred", "refer", [("refer", "referred", 202)]),
-        "3xx": ("answered", "bridge", [("refer", "refused", 302), ("refer_replaces", "refused", 302)]),
-    },
-    "attended": {
-        name: (
-            "answered",
-            "bridge" if name in REFUSED or name == "no NOTIFY" else "refer_replaces",
-            REFUSED.get(name),
-        )
-        for name in BEHAVIOURS
-    },
-}
-EXPECTED["warm"] = EXPECTED["attended"]
-"""Outcome, rung that served, and what was tried (None: as it comes), by kind and the carrier's behaviour."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
