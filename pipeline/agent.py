@@ -69,7 +69,20 @@ class UserSilent:
     interrupted: bool = field(default=False, compare=False)
 
 
-AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent
+@dataclass(frozen=True, slots=True)
+class TransferFailed:
+    """The caller is back: nobody took them at `target`. `outcome`: "declined", "busy", "no_answer", "unknown"
+    and so on; the caller has heard the ring and nothing else. `apology`: the operator's words for it."""
+
+    target: str
+    outcome: str
+    apology: str = ""
+
+
+AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent | TransferFailed
+
+Opening = CallOpened | TransferFailed
+"""The events that a conversation begins with, the second one after a transfer."""
 
 
 # Acts, with which the agent answers -------------------------------------------------------------------------
@@ -202,6 +215,14 @@ class Debriefing(Protocol):
     async def debrief(self, transcript: Sequence[TranscriptEntry]) -> AgentReport:
         """Reports the call's result from the whole `transcript`. Called once, after the hang-up. Raises
         `EngineError`; the result is then that of `report`."""
+
+
+@runtime_checkable
+class Summarising(Protocol):
+    """A conversation that can tell a colleague what it was about."""
+
+    async def summarise(self, transcript: Sequence[TranscriptEntry]) -> str:
+        """Returns the conversation so far in a few sentences to be spoken. Raises `EngineError`."""
 
 
 class Agent(Protocol):

@@ -40,6 +40,7 @@ class Said(StrEnum):
     ANSWERED = "answered"
     REFERRED = "referred"  # the carrier took the call and hung up without telling how it went on
     ABANDONED = "abandoned"  # the caller hung up first
+    DECLINED = "declined"  # the person answered and did not take the call
     UNKNOWN = "unknown"  # nobody knows whether the person was called
     NOT_ALLOWED = "not_allowed"  # the far end does not list REFER in Allow
     REFUSED = "refused"

@@ -14,13 +14,14 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.policy import Policy, PolicyConversation
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
-from pipeline.agent import AgentContext, AgentReport, Conversation
+from pipeline.agent import AgentContext, AgentReport, Conversation, Opening, Summarising
 from pipeline.call_progress.answer_detection import AnswerDetector
-from pipeline.errors import RecordingError, boundary
+from pipeline.errors import EngineError, RecordingError, boundary, contained
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.media.silencing import LEFT, RIGHT, silence
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult
+from pipeline.session.parts import Resumption
 from pipeline.session.session import Session
 from pipeline.text.templates import fill
 from pipeline.transcript import Role
@@ -64,6 +65,8 @@ class LiveConversation:
         self.began = 0.0
         """When the conversation began, in seconds of the loop's clock."""
         self.stopped = False
+        self.not_again: set[str] = set()
+        """Numbers that may have been called without anybody knowing: these are not called again."""
         self._session: Session | None = None
         self._agent: Conversation | None = None
         self._policy: PolicyConversation | None = None
@@ -125,6 +128,51 @@ class LiveConversation:
                 self._session = None
         return None, f"{failure.kind}: {failure.error}"
 
+    async def resume(
+        self, leg: Leg, before: SessionResult, opening: Opening, *, observer: SessionObserver | None = None
+    ) -> tuple[SessionResult | None, str]:
+        """Goes on after `before`, of which the agent is told the `opening`; without a result of its own,
+        returns `before` and the error. Never raises."""
+        agent = self._policy
+        if self.stopped or agent is None:
+            return before, ""
+        with boundary(log, "conversation failed", **self.cdr.fields()) as failure:
+            recording = await self._reopened(before, leg.rate_hz)
+            resumption = Resumption(opening, before, self.began)
+            self._session = self._session_on(
+                leg, agent, observer or self.cdr, recording, resumption=resumption
+            )
+            try:
+                result = await self._session.run()
+            finally:
+                self._session = None
+            return (
+                result if result.recording is not None else replace(result, recording=before.recording)
+            ), ""
+        return before, f"{failure.kind}: {failure.error}"
+
+    async def _reopened(self, before: SessionResult, rate_hz: int) -> Recording | None:
+        if before.recording is None:
+            return None
+        try:
+            return await self.services.recorder.resume(before.recording, rate_hz=rate_hz, now=self.began)
+        except OSError as error:
+            log.error("conversation goes on unrecorded", extra={**self.cdr.fields(), "reason": str(error)})
+            self.unrecorded(error)
+            return None
+
+    async def summary(self, result: SessionResult) -> str:
+        """Returns what the conversation was about in a few sentences, "" from an agent that cannot tell.
+        Never raises."""
+        if not isinstance(self._agent, Summarising):
+            return ". ".join(f"{name}: {value}" for name, value in result.report.answers.items())
+        try:
+            with contained("the agent", **self.cdr.fields()):
+                return await self._agent.summarise(result.transcript)
+        except EngineError as error:
+            log.warning("no summary", extra={**self.cdr.fields(), "reason": str(error)})
+        return ""
+
     def _open_session(
         self, leg: Leg, context: AgentContext, observer: SessionObserver, line: AnswerDetector | None
     ) -> Session:
@@ -133,9 +181,22 @@ class LiveConversation:
         recording = self._open_recording(leg.rate_hz)
         policy = Policy(fill(self.profile.policy.disclosure, context.variables), self.profile.policy.question)
         self._policy = PolicyConversation(self._agent, policy, language=context.language, recording=recording)
+        return self._session_on(leg, self._policy, observer, recording, line=line)
+
+    def _session_on(
+        self,
+        leg: Leg,
+        agent: Conversation,
+        observer: SessionObserver,
+        recording: Recording | None,
+        *,
+        line: AnswerDetector | None = None,
+        resumption: Resumption | None = None,
+    ) -> Session:
+        engines = self.profile.engines
         return Session(
             leg=leg,
-            agent=self._policy,
+            agent=agent,
             stt=engines.stt,
             tts=engines.tts,
             fallback_tts=engines.fallback_tts,
@@ -147,6 +208,7 @@ class LiveConversation:
             answer_detector=line,
             detector=engines.detector,
             vad=engines.vad,
+            resumption=resumption,
         )
 
     async def _consented(self, result: SessionResult) -> SessionResult:

@@ -21,7 +21,7 @@ from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.signalling import ended, to_send
-from mediaserver.calls.transfer import transfer_call, was_transferred
+from mediaserver.calls.transfer import conversed, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
@@ -232,14 +232,11 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
         result, error = await self._conversation.converse(call, line=self._line)
-        if (
-            was_transferred(result)
-            and call.state is CallState.ANSWERED
-            and self._services.outbound_legs is not None
-        ):
-            bridge = Bridge(self._services.outbound_legs.pacer, rate_hz=call.rate_hz)
+        legs = self._services.outbound_legs
+        if was_transferred(result) and call.state is CallState.ANSWERED and legs is not None:
+            bridge = Bridge(legs.pacer, rate_hz=call.rate_hz)
             bridge.add(call)
-            await transfer_call(self._conversation, bridge, result, caller=call)
+            result, error = await conversed(self._conversation, bridge, result, caller=call)
         await self._end(call)
         result = await self._conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL

@@ -17,6 +17,7 @@ from mediaserver.metrics import Metrics
 from mediaserver.queue.records import Claim
 from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import AgentSettings
+from mediaserver.settings.agent import BLIND, TransferSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
 from pipeline.media.recording import RecordingWriter
@@ -58,6 +59,7 @@ class CallProfile:
     unreachable: str = ""  # said to the caller when a transfer is not answered
     redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
     policy: Policy = NO_POLICY  # what is said and asked before the agent's own words
+    transfer: TransferSettings = BLIND  # how the caller is handed to people
     silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
@@ -85,6 +87,7 @@ class CallProfile:
                 agent.policy.consent_question if agent.policy.recording_consent == "ask" else "",
             ),
             silences=agent.redaction.audio,
+            transfer=agent.transfer,
         )
 
 

@@ -1,9 +1,9 @@
 """Connects a caller with a person: ring-back while the person's telephone rings, then both hear each other.
 
 ```
-RINGING ── answered ──► TALKING ── either hangs up ──► OVER
-   ├── the carrier has the caller ─────────────────────┤
-   └──── not reached ──► REGRETTING ── words heard ────┘
+RINGING ── answered, and taken ──► TALKING ── either hangs up ──► OVER
+   ├── the carrier has the caller ────────────────────────────────┤
+   └── not reached, or declined ──► REGRETTING ── words heard ────┘
 ```
 
 The carrier is asked first where it may (`mediaserver.calls.carrier_referral`), and once more while both talk:
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -52,6 +52,9 @@ REGRET_LIMIT_S: Final = 30.0
 Dial = Callable[[], Awaitable[Call]]
 """Places the call to the person. Raises `DialRefused`, `SipError`, OSError."""
 
+Brief = Callable[[Call], Awaitable[bool]]
+"""Tells a person who has answered about the call; False: they do not take it. Never raises."""
+
 HandOver = Callable[[Call], CarrierReferral]
 """Makes the referral by which the carrier connects the caller with this person itself."""
 
@@ -59,12 +62,16 @@ HandOver = Callable[[Call], CarrierReferral]
 @dataclass(slots=True)
 class Ladder:
     """The rungs of one transfer. `refer`: tried before the person is called; `hand_over`: tried while both
-    talk; `bridge` False: the person is not called from here. `tried`: what came of the carrier's rungs."""
+    talk; `bridge` False: the person is not called from here. `brief`: asks the person before the caller is
+    connected. `limit_s`: how long a telephone is waited for that tells nothing. `tried`: what came of the
+    carrier's rungs."""
 
     dial: Dial
     refer: CarrierReferral | None = None
     hand_over: HandOver | None = None
     bridge: bool = True
+    brief: Brief | None = None
+    limit_s: float | None = None
     tried: list[Attempt] = field(default_factory=list)
 
 
@@ -218,7 +225,7 @@ class TransferBridge:
             return Said.ABANDONED, ""
         if not ladder.bridge:
             return Said.REFUSED, "the carrier does not transfer the call"
-        return await self._call_person(ladder.dial, over)
+        return await self._call_person(ladder.dial, over) or await self._briefed(ladder.brief, over)
 
     async def _referred(self, referral: CarrierReferral, over: asyncio.Task[bool]) -> Attempt:
         asking = asyncio.create_task(referral.run())
@@ -230,11 +237,25 @@ class TransferBridge:
     async def _call_person(self, dial: Dial, over: asyncio.Task[bool]) -> tuple[str, str] | None:
         """Calls the person from here; returns None when they have answered, else the cause and the reason."""
         dialling = asyncio.create_task(self._try(dial))
-        await asyncio.wait((dialling, over), return_when=asyncio.FIRST_COMPLETED)
+        limit_s = self._ladder.limit_s if self._ladder is not None else None
+        await asyncio.wait((dialling, over), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if dialling.done():
             return dialling.result()
         await self._abandon(dialling)
-        return Said.ABANDONED, ""
+        return (Said.ABANDONED if self._over.is_set() else Said.UNKNOWN), ""
+
+    async def _briefed(self, brief: Brief | None, over: asyncio.Task[bool]) -> tuple[str, str] | None:
+        """Lets the person who has answered decide, while the caller hears the ring; None: the caller is
+        taken."""
+        if brief is None or self._call is None:
+            return None
+        briefing = asyncio.ensure_future(brief(self._call))
+        await asyncio.wait((briefing, over), return_when=asyncio.FIRST_COMPLETED)
+        if not briefing.done():
+            briefing.cancel()
+            await asyncio.gather(briefing, return_exceptions=True)
+            return Said.ABANDONED, ""
+        return None if briefing.result() else (Said.DECLINED, "")
 
     async def _not_talking(
         self, failure: tuple[str, str], ring_ms: int, words: asyncio.Task[Pcm]
@@ -310,6 +331,8 @@ class TransferBridge:
         self._referral = ladder.hand_over(call)
         attempt = await self._referral.run()
         self._referral = None
+        if attempt.outcome == Said.REFERRED and self._bridge.seats:
+            attempt = replace(attempt, outcome=Said.UNKNOWN)  # one hung up, the other is still here
         ladder.tried.append(attempt)
         if attempt.served:
             self._end("carrier")
@@ -317,7 +340,7 @@ class TransferBridge:
             self._end(self._left_first)
 
     async def _say(self, words: Pcm) -> None:
-        if self._over.is_set():
+        if self._over.is_set() or not words.size:
             return
         self._state = TransferState.REGRETTING
         playout = Playout(self._bridge.rate_hz, self)

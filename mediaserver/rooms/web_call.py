@@ -18,7 +18,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.transfer import transfer_call
+from mediaserver.calls.transfer import conversed
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.errors import RoomError
@@ -83,8 +83,11 @@ class WebCall:
         result, error = await self._conversation.converse(
             self._bridge, observer=self.captions, prompt_metadata=self.cdr.claim.metadata
         )
+        if not error:
+            result, error = await conversed(
+                self._conversation, self._bridge, result, observer=self.captions, on_answer=self._show
+            )
         self._room.on_text = None
-        await transfer_call(self._conversation, self._bridge, result, on_answer=self._show)
         await self._bridge.hang_up()
         result = await self._conversation.debrief(result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"

@@ -166,6 +166,22 @@ class PolicySettings(Table):
         return self
 
 
+_QUESTION: Final = "Press 1 or say yes to take the call. Press 2 or say no to leave it."
+
+
+class TransferSettings(Table):
+    """[agent.transfer]: how callers are handed to people. "blind": as soon as somebody answers; "attended":
+    `announce` is said to the person first; "warm": then `briefing` ("{{summary}}" is the model's), and
+    `question`, which the person answers. Whom nobody takes is back with the agent, unless "blind"."""
+
+    kind: Literal["blind", "attended", "warm"] = "blind"
+    announce: str = Field(default="", max_length=500)
+    briefing: str = Field(default="{{summary}}", max_length=1000)
+    question: str = Field(default=_QUESTION, min_length=1, max_length=500)
+
+
+BLIND: Final = TransferSettings()
+
 TransferTarget = Annotated[str, AfterValidator(_target)]
 """A number as E.164, or "room:" and the name of a room."""
 
@@ -201,6 +217,7 @@ class AgentTerms(Table):
     unreachable: str = "I am sorry, nobody can take your call right now. Goodbye."
     transfer_targets: Mapping[str, TransferTarget] = Field(default_factory=dict, max_length=100)
     transfer_ring_s: float = Field(default=30.0, ge=5, le=120)
+    transfer: TransferSettings = BLIND
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None

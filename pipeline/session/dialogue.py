@@ -116,7 +116,7 @@ class Dialogue:
         self._set_timer(self._turns.timer_at())
 
     def _fresh(self, now: float) -> tuple[Turns, DeadAirWatch]:
-        return Turns(self._settings, now), DeadAirWatch(self._turn_log.silence, now)
+        return Turns(self._settings, now, self._turn_log.opening), DeadAirWatch(self._turn_log.silence, now)
 
     def end(self, reason: EndReason) -> None:
         """Ends the conversation at once for `reason`; the first reason stands."""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.agent import Conversation
+from pipeline.agent import Conversation, Opening
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.leg import Leg
-from pipeline.result import SessionObserver
+from pipeline.result import SessionObserver, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.speech import TextToSpeech
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A conversation that goes on after a transfer that failed. `before`: its result so far; `began`: loop
+    time at which it began."""
+
+    opening: Opening
+    before: SessionResult
+    began: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

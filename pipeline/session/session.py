@@ -32,7 +32,7 @@ from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason, SessionObserver, SessionResult
 from pipeline.session.audio_input import PREROLL_MS, AudioInput
 from pipeline.session.dialogue import Dialogue
-from pipeline.session.parts import SessionParts
+from pipeline.session.parts import Resumption, SessionParts
 from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
@@ -51,6 +51,7 @@ class Session:
     tones. `recording`: fed and closed by the session. `observer`: called with events as they happen.
     `answer_detector`: detects answering machines and tones; the agent's first words wait for its verdict
     where its settings say so. `detector`: the end-of-turn detector; None: the words alone decide.
+    `resumption`: a conversation that goes on, whose record this one takes over.
     """
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
@@ -69,6 +70,7 @@ class Session:
         answer_detector: AnswerDetector | None = None,
         detector: EndOfTurnDetector | None = None,
         vad: MakeVoiceDetector = EnergyVad,
+        resumption: Resumption | None = None,
     ) -> None:
         settings = settings or SessionSettings()
         self._loop = asyncio.get_running_loop()
@@ -76,10 +78,9 @@ class Session:
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
         self._answer_detector, self._recording = answer_detector, recording
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
-        self._call_id = call_id
+        self._call_id, self._leg_reason, self._ended = call_id, "", 0.0
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
-        self._leg_reason, self._ended = "", 0.0
-        self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop)
+        self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop, resumption=resumption)
         heard_by = of_call(stt, partial(self._turn_log.fault_now, "stt"), call_id=call_id)
         self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, judged=detector is not None)
         parts = SessionParts(
@@ -197,13 +198,12 @@ class Session:
     async def _result(self, reason: EndReason) -> SessionResult:
         recording = await self._close_recording()
         report = self._report()
-        turn_log, agent_turns = self._turn_log, self._dialogue.agent_turns
+        turn_log, agent_turns, before = self._turn_log, self._dialogue.agent_turns, self._turn_log.before
+        caller_ms = self._audio_input.voiced_samples * 1000 // self._audio_input.rate_hz
         return SessionResult(
             reason=reason,
             disposition=agent_turns.disposition or self._detected() or report.disposition,
-            line=""
-            if self._answer_detector is None
-            else self._answer_detector.found or self._answer_detector.early,
+            line=self._line(),
             transfer_target=agent_turns.target,
             leg_reason=self._leg_reason,
             transcript=turn_log.transcript.entries,
@@ -212,12 +212,17 @@ class Session:
             report=report,
             faults=tuple(turn_log.faults),
             duration_ms=turn_log.ms(self._ended),
-            caller_speech_ms=self._audio_input.voiced_samples * 1000 // self._audio_input.rate_hz,
+            caller_speech_ms=caller_ms + (before.caller_speech_ms if before is not None else 0),
             agent_speech_ms=round(turn_log.agent_speech_s * 1000),
             recording=recording,
             silences=tuple(turn_log.silences),
             do_not_call=agent_turns.do_not_call_reason,
         )
+
+    def _line(self) -> str:
+        if self._answer_detector is None:
+            return self._turn_log.before.line if self._turn_log.before is not None else ""
+        return self._answer_detector.found or self._answer_detector.early
 
     def _detected(self) -> str:
         """The kind of line that answer detection hung up on, "" where it did not."""

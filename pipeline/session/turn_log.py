@@ -7,10 +7,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeline.agent import AgentEvent, UserKeyed, UserSaid
+from pipeline.agent import AgentEvent, CallOpened, Opening, UserKeyed, UserSaid
 from pipeline.latency import TurnClock, TurnLatency
 from pipeline.media.playout import Heard
 from pipeline.result import EngineFault, SessionObserver, Silence, TurnRecord
+from pipeline.session.parts import Resumption
 from pipeline.speech import HeardWord
 from pipeline.text.redaction import Redaction, masked
 from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry
@@ -39,7 +40,12 @@ class TurnLog:
     loop time; records have milliseconds since the log was made."""
 
     def __init__(
-        self, observer: SessionObserver | None, *, call_id: str, loop: asyncio.AbstractEventLoop
+        self,
+        observer: SessionObserver | None,
+        *,
+        call_id: str,
+        loop: asyncio.AbstractEventLoop,
+        resumption: Resumption | None = None,
     ) -> None:
         self.transcript = Transcript()
         self.redaction = Redaction()
@@ -58,6 +64,23 @@ class TurnLog:
         self._loop = loop
         self._began = loop.time()
         self._exchange: _Exchange | None = None
+        self.opening: Opening = CallOpened() if resumption is None else resumption.opening
+        """The event with which the conversation begins."""
+        self.before = None if resumption is None else resumption.before
+        """The result of the conversation that goes on; None for a new one."""
+        if resumption is not None:
+            self._go_on(resumption)
+
+    def _go_on(self, resumption: Resumption) -> None:
+        """Takes over the record of the conversation that goes on."""
+        before, self._began = resumption.before, resumption.began
+        for entry in before.transcript:
+            self.transcript.add(entry)
+        self.turns += before.turns
+        self.faults += before.faults
+        self.silences += before.silences
+        self.interruptions = before.interruptions
+        self.agent_speech_s = before.agent_speech_ms / 1000
 
     def ms(self, moment: float) -> int:
         """Converts loop time `moment` to milliseconds on the call's media clock."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from typing import Final
 
-from pipeline.agent import CallOpened
+from pipeline.agent import CallOpened, Opening
 from pipeline.endpointing.policy import EndOfTurn, Endpointing
 from pipeline.errors import LocalError
 from pipeline.settings import SessionSettings
@@ -38,17 +39,19 @@ from pipeline.turns.speculation import NO_TURN, Speculation
 from pipeline.turns.table import TRANSITIONS
 from pipeline.turns.utterance import CallerUtterance, word_count
 
+CALL_OPENED: Final = CallOpened()
+
 
 class Turns:
     """The turn-taking of one conversation: one state, one timer, a queue of actions, and a record for each
-    subject that turn-taking remembers. Begins in OPENING with the action `StartReply(CallOpened)`."""
+    subject that turn-taking remembers. Begins in OPENING with the action `StartReply(opening)`."""
 
-    def __init__(self, settings: SessionSettings, now: float) -> None:
+    def __init__(self, settings: SessionSettings, now: float, opening: Opening = CALL_OPENED) -> None:
         self.state = State.OPENING
         self.turn = 1
         self.settings = settings
         self.endpointing = Endpointing(settings)
-        self.actions: deque[Action] = deque([StartReply(self.turn, CallOpened())])
+        self.actions: deque[Action] = deque([StartReply(self.turn, opening)])
         self.utterance = CallerUtterance(now)
         self.noise = NoiseEvidence(self.utterance, now)
         self.speculation = Speculation()

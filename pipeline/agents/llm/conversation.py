@@ -22,6 +22,7 @@ from pipeline.agent import (
     CallOpened,
     Say,
     SwitchLanguage,
+    TransferFailed,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -29,7 +30,7 @@ from pipeline.agent import (
 from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn
 from pipeline.agents.llm.confirmation import Pending, agrees
 from pipeline.agents.llm.digits import Wanted, read_answer, shown
-from pipeline.agents.llm.extraction import extract
+from pipeline.agents.llm.extraction import extract, summarise
 from pipeline.agents.llm.history import History, Message, Round, Segment
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
 from pipeline.agents.llm.tools.http import metadata_values
@@ -45,6 +46,9 @@ UNHEARD: Final = 2
 """How many words of a question the caller may leave unheard by talking over it and still answer it."""
 
 OPENED: Final = "[The caller is on the line. You speak first.]"
+BACK: Final = (
+    "[The transfer to {target} failed: {outcome}. The caller is back with you and heard only the ring.]"
+)
 SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
 DOUBTFUL: Final = "[This may not be what the caller said: ask whether it is right.]"
@@ -109,6 +113,10 @@ class LlmConversation:
         `EngineError`."""
         report, settings = self.report(), self._spec.extract
         return report if settings is None else await extract(self._spec.chat, settings, transcript, report)
+
+    async def summarise(self, transcript: Sequence[TranscriptEntry]) -> str:
+        """Returns what a colleague is told who takes the caller over. Raises `EngineError`."""
+        return await summarise(self._spec.chat, transcript, self._state.language)
 
     # Events -------------------------------------------------------------------------------------------------
 
@@ -187,5 +195,7 @@ def _told(event: AgentEvent) -> str:
             return f"[The caller pressed the keys {digits}.]"
         case UserSilent():
             return SILENT
+        case TransferFailed(target=target, outcome=outcome):
+            return BACK.format(target=target, outcome=outcome)
         case _:
             return OPENED

@@ -39,6 +39,7 @@ from pipeline.agent import (
     SendDigits,
     SwitchLanguage,
     Transfer,
+    TransferFailed,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -189,6 +190,20 @@ class ScriptRun:
         if self.position.ending is not None:
             yield self.position.ending
 
+    def _back(self, event: AgentEvent) -> Iterator[AgentAct]:
+        """Takes the caller back after a transfer that nobody took."""
+        assert isinstance(event, TransferFailed)
+        step, self._asked = self.position.step, None
+        self.position = replace(self.position, disposition="", ending=None)
+        if step.failed:
+            yield from self._enter(step.failed)
+        else:
+            yield from self._words(event.apology, interruptible=False)
+            yield self._end(HangUp("not_transferred", final=True), "not_transferred")
+
+    def _once_more(self, event: AgentEvent) -> Iterator[AgentAct]:
+        yield from self._ask(self.position.question)
+
     def _ignore(self, event: AgentEvent) -> Iterator[AgentAct]:
         yield from ()
 
@@ -318,7 +333,10 @@ _TRANSITIONS: dict[tuple[ScriptState, type], _Transition] = {
     (ScriptState.ASKING, UserSaid): ScriptRun._said,
     (ScriptState.ASKING, UserKeyed): ScriptRun._keyed,
     (ScriptState.ASKING, UserSilent): ScriptRun._silent,
+    (ScriptState.OPENING, TransferFailed): ScriptRun._open,
+    (ScriptState.ASKING, TransferFailed): ScriptRun._once_more,
     (ScriptState.ENDED, CallOpened): ScriptRun._ignore,
+    (ScriptState.ENDED, TransferFailed): ScriptRun._back,
     (ScriptState.ENDED, UserSaid): ScriptRun._said_at_the_end,
     (ScriptState.ENDED, UserKeyed): ScriptRun._end_again,
     (ScriptState.ENDED, UserSilent): ScriptRun._end_again,

@@ -67,9 +67,10 @@ class ScriptStep(EngineTable):
     """A step of the script: a text, the answers that it expects, and the steps that follow.
 
     `answers`: the phrases of each label; `on`: the step for each label or value; `next`: the step for other
-    answers. `collect`: the name of the answer. `mask`: the answer is masked in records. `language`: the
-    language from this step on. `partial`: the text after a part of the digits; `confirm`: the text that asks
-    whether the answer is right. `keys`: the digits of the action `send_digits`.
+    answers; `failed`: the step after a transfer that nobody took. `collect`: the name of the answer. `mask`:
+    the answer is masked in records. `language`: the language from this step on. `partial`: the text after a
+    part of the digits; `confirm`: the text that asks whether the answer is right. `keys`: the digits of the
+    action `send_digits`.
     """
 
     id: str = ""
@@ -84,6 +85,7 @@ class ScriptStep(EngineTable):
     interruptible: bool = True
     action: Literal["", "hang_up", "transfer", "send_digits"] = ""
     target: str = ""
+    failed: str = ""
     keys: str = Field(default="", alias="digits")
     disposition: str = ""
     goal: bool = False
@@ -128,6 +130,8 @@ class ScriptStep(EngineTable):
             yield f"on.{label}", name
         if self.llm is not None and self.llm.failed:
             yield "llm.failed", self.llm.failed
+        if self.failed:
+            yield "failed", self.failed
         if self.nomatch.next:
             yield "nomatch.next", self.nomatch.next
         if self.silence.next:
@@ -317,6 +321,8 @@ def _answer_faults(step: ScriptStep) -> Iterator[Fault]:
 
 
 def _target_faults(step: ScriptStep) -> Iterator[Fault]:
+    if step.failed and step.action != "transfer":
+        yield "failed", "only a transfer fails"
     if step.action in ("transfer", "send_digits") and not step.destination:
         yield ("target" if step.action == "transfer" else "digits"), f"{step.action} needs it"
     elif step.action == "send_digits" and not _KEYED.fullmatch(PLACEHOLDER.sub("0", step.destination)):

@@ -82,6 +82,10 @@ class Telephone:
         lines = ("Event: refer", f"Subscription-State: {state}", "Content-Type: message/sipfrag;version=2.0")
         self.request("NOTIFY", *lines, body=body)
 
+    def key(self, digit: str) -> None:
+        """Presses a key."""
+        self.request("INFO", "Content-Type: application/dtmf-relay", body=f"Signal={digit}\r\n")
+
     def bye(self) -> None:
         """Hangs up."""
         self.hung_up_by = self.hung_up_by or "carrier"
@@ -99,7 +103,7 @@ Treatment: TypeAlias = Callable[[Telephone, Request], Awaitable[None]]
 
 class ReferringCarrier(asyncio.DatagramProtocol):
     """`treatments` by the number of the call that a REFER comes in; `refused`: the status by number of those
-    that do not answer. `calls` by Call-ID; `dialled`: the numbers of all INVITEs, in order."""
+    that do not answer, 0 for nothing at all. `calls` by Call-ID; `dialled`: the numbers of all INVITEs."""
 
     def __init__(self, treatments: Mapping[str, Treatment], refused: Mapping[str, int]) -> None:
         self.calls: dict[str, Telephone] = {}
@@ -175,7 +179,8 @@ class ReferringCarrier(asyncio.DatagramProtocol):
         self.dialled.append(number)
         self.calls[request.call_id] = call = Telephone(self, request, number)
         if number in self._refused:
-            self.answer(request, self._refused[number])
+            if self._refused[number]:
+                self.answer(request, self._refused[number])
             return
         self.answer(request, 180)
         self.answer(request, 200, body=SDP.format(port=await call.listen()))

@@ -74,15 +74,17 @@ silence = {{{{ say = "Yes?", max = 9, next = "ask" }}}}
 """
 
 
-def write_transfer_site(directory: Path, *, target: str = "desk", carrier: int | None = None) -> Site:
+def write_transfer_site(
+    directory: Path, *, target: str = "desk", carrier: int | None = None, more: str = ""
+) -> Site:
     """A configuration with agents that say a word and hand their caller to `target`. `carrier`: the port of
-    a telephone that runs already."""
+    a telephone that runs already; `more`: further tables."""
     first = 34_000 + os.getpid() * 7 % 20_000
-    more = MORE.format(first=first, last=first + 60)
+    others, more = more, MORE.format(first=first, last=first + 60)
     phone = 'phone_number = "+14155550100"'
     more += AGENT.format(id=HANDS_ON, company="acme", trunk="carrier", phone=phone, target=target)
     more += AGENT.format(id=WEB_HANDS_ON, company="desk", trunk="desk-carrier", phone="", target=target)
-    site = write_site(directory, more=more)
+    site = write_site(directory, more=more + others)
     if carrier is not None:
         site.send_to(carrier)
     return site
@@ -125,3 +127,49 @@ async def telephones(site: Site, **refused: int) -> AsyncIterator[People]:
 
     async with carrier(site, take):
         yield people
+
+
+KINDS = {
+    "blind": HANDS_ON,
+    "attended": "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b04",
+    "warm": "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b05",
+}
+"""The agents of a ladder's site, by how they hand callers on."""
+
+COMES_BACK = """
+failed = "back"
+[[agent.script.step]]
+id = "back"
+say = "Nobody took it. Goodbye."
+action = "hang_up"
+disposition = "came_back"
+[agent.transfer]
+kind = "{kind}"
+announce = "A call for the desk."
+briefing = "It is about an order."
+"""
+
+INSISTS = """failed = "again"
+[[agent.script.step]]
+id = "again"
+say = "Once more."
+action = "transfer"
+target = "+14155550188"
+failed = "back\""""
+
+
+def write_ladder_site(
+    directory: Path, *, transfer: str = "auto", trunk: str = "", insists: bool = False
+) -> Site:
+    """A transfer site with an agent of each kind, whose trunk allows these rungs and has these lines
+    besides. `insists`: an agent whose transfer failed tries once more."""
+    phone = 'phone_number = "+14155550100"'
+    more = "".join(
+        AGENT.format(id=agent, company="acme", trunk="carrier", phone=phone, target="desk")
+        + (COMES_BACK.replace('failed = "back"', INSISTS) if insists else COMES_BACK).format(kind=kind)
+        for kind, agent in KINDS.items()
+        if kind != "blind"
+    )
+    site = write_transfer_site(directory, more=more)
+    site.change("transfer_ring_s = 20", "transfer_ring_s = 5")
+    return site.add('[[trunk]]\nid = "carrier"', f'transfer = "{transfer}"\n{trunk}')

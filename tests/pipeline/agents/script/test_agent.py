@@ -20,6 +20,7 @@ from pipeline.agent import (
     Say,
     SendDigits,
     Transfer,
+    TransferFailed,
     UserKeyed,
     UserSaid,
     UserSilent,
@@ -267,7 +268,7 @@ async def test_a_caller_who_leaves_in_the_middle_is_incomplete() -> None:
 
 
 def test_the_table_has_every_cell() -> None:
-    events = (CallOpened, UserSaid, UserKeyed, UserSilent)
+    events = (CallOpened, UserSaid, UserKeyed, UserSilent, TransferFailed)
     assert set(_TRANSITIONS) == {(state, event) for state in ScriptState for event in events}
 
 
