@@ -12,6 +12,7 @@ from api.http.operation import Operation
 from api.schemas import data as models
 from api.schemas.base import CallReport
 from api.schemas.managed import Done, PageQuery
+from api.traces import ladder
 from mediaserver.admin.personal_data import position
 from mediaserver.errors import NotFound
 from mediaserver.queue.erasure import Erasure, Subject
@@ -89,7 +90,8 @@ async def find_erasures(request: web.Request) -> web.Response:
     scopes=ADMIN,
 )
 async def export(request: web.Request) -> web.Response:
-    """Answers the calls with a number, whatever is kept of them, and the events that webhooks were told."""
+    """Answers the calls with a number and whatever is kept of them: attempts, words, signalling, and the
+    events that webhooks were told."""
     company_id = caller_of(request).company_id
     wanted = checked(models.NumberBody, await json_object(request))
     server = request.app[SERVER]
@@ -101,6 +103,7 @@ async def export(request: web.Request) -> web.Response:
         models.ExportView(
             phoneNumber=known.phone_number,
             calls=[CallReport.model_validate(report(call, public_url)) for call in known.calls],
+            traces=[ladder(call_id, legs) for call_id, legs in known.traces.items() if legs],
             events=list(known.events),
             doNotCall=known.do_not_call,
             more=known.more,

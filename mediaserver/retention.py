@@ -30,8 +30,8 @@ ENDINGS: Final = (".wav", ".wav.enc", ".wav.enc.part")
 
 class Sweeper:
     """Sweeps `store` and the folder `recordings` of this node. `node_url`: where others reach this node, ""
-    where they do not; `node`: its name in the rows; `alone`: there is no other node, so a file that is not
-    here is nowhere."""
+    where they do not; `node`: the name of this run in the rows, which ends like that of every run on this
+    data directory ("@" and an id); `alone`: there is no other node, so a file that is not here is nowhere."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Sweeper:
         self._metrics = metrics
         self._recordings = recordings
         self._node = node
+        self._home = "@" + node.rpartition("@")[2]
         self._node_url = node_url
         self._alone = alone
         self._sealed_files = sealed_files
@@ -131,10 +132,14 @@ class Sweeper:
                 reason = error.strerror or str(error)
                 log.error("recording not removed", extra={"call_id": removal.call_id, "reason": reason})
                 continue
-            mine = self._alone or (self._node_url and removal.node_url == self._node_url)
-            if found or mine:
+            if found or self._mine(removal):
                 gone.append(removal.call_id)
         return gone
+
+    def _mine(self, removal: Removal) -> bool:
+        """Whether no other node can have the recording."""
+        at_my_address = bool(self._node_url) and removal.node_url == self._node_url
+        return self._alone or at_my_address or removal.owner.endswith(self._home)
 
     def _files(self, call_id: str) -> list[Path]:
         return [self._recordings / f"{call_id}{ending}" for ending in ENDINGS]

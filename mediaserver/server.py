@@ -266,10 +266,11 @@ class Server:
         self.directory.confirmed_at = asyncio.get_running_loop().time()
         self._administration = Administration(self.directory, store, vault, applied=self._apply)
         self._vault = vault
+        store.db.secret = vault.secret
         admin_key = await asyncio.to_thread(kept_admin_key, self._data_dir, self.settings.server)
         self._keys = KeyRing(store, admin_key=admin_key)
         self._recollection = Recollection(store, DialLog(self._data_dir / "dialled"))
-        await self._recollection.open()
+        self.node += f"@{await self._recollection.open()}"
         self._open_things.push_async_callback(self._recollection.close)
         self._store = store
         self._pending.remove("database")

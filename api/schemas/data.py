@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 
 from api.schemas.base import CallReport, Model
 from api.schemas.managed import PageQuery
+from api.schemas.traces import CallTrace
 
 Number = Annotated[str, StringConstraints(max_length=64)]
 Id = Annotated[str, StringConstraints(max_length=128)]
@@ -58,10 +59,12 @@ class ErasurePage(Model):
 
 
 class ExportView(Model):
-    """What is known of a number. `more`: there are more calls than one export has."""
+    """What is known of a number. `traces`: of the calls whose signalling is kept. `more`: there are more
+    calls than one export has."""
 
     phoneNumber: str
     calls: list[CallReport]
+    traces: list[CallTrace]
     events: list[dict[str, Any]]
     doNotCall: bool
     more: bool

@@ -422,6 +422,7 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     data.ExportView: {
         "phoneNumber": _NUMBER,
         "calls": [_REPORT],
+        "traces": [_TRACE],
         "events": [{"type": "call.answered", "sequence": 4}],
         "doNotCall": False,
         "more": False,

@@ -131,7 +131,7 @@ class Cluster:
         """Makes the template that `new_database` copies."""
         self.execute(f"CREATE DATABASE {TEMPLATE}")
         with psycopg.connect(self.url(TEMPLATE), row_factory=dict_row) as connection:
-            bring_up_to_date(PostgresTx(connection, None))
+            bring_up_to_date(PostgresTx(connection, b"", None))
 
     def _run(self, program: str, *arguments: str, check: bool = True) -> None:
         subprocess.run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,12 @@ ONE_OF = '"phoneNumber" or "callTaskId" must be provided, not both'
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a number: its calls, their events as they were told, and whether it is on the
-    do-not-call list. `more`: there are more calls than one export has."""
+    """What is known of a number: its calls, the traces of their telephones by call, their events as they were
+    told, and whether it is on the do-not-call list. `more`: there are more calls than one export has."""
 
     phone_number: str
     calls: Sequence[CallRecord]
+    traces: Mapping[str, Sequence[dict[str, Any]]]
     events: Sequence[dict[str, Any]]
     do_not_call: bool
     more: bool = field(default=False)
@@ -91,6 +92,7 @@ class PersonalData:
         return Known(
             phone_number=subject.numbers[0],
             calls=calls,
+            traces={call.id: await self._store.traces(call.id) for call in calls},
             events=await self._store.events_of([call.id for call in calls]),
             do_not_call=await self._store.may_not_call(company_id, subject.numbers[0]),
             more=len(ids) > EXPORT_LIMIT,

@@ -30,7 +30,8 @@ class Vault:
     """Seals and opens texts with one Fernet key, made of the secret `key`."""
 
     def __init__(self, key: str) -> None:
-        self._secret = sha256(f"fingerprint {key}".encode()).digest()
+        self.secret = sha256(f"fingerprint {key}".encode()).digest()
+        """The key of fingerprints, also of the database's (`mediaserver.db.database.Db`)."""
         self._fernet = Fernet(urlsafe_b64encode(sha256(key.encode()).digest()))
 
     @classmethod
@@ -46,7 +47,7 @@ class Vault:
     def fingerprint(self, text: str) -> str:
         """Returns the HMAC-SHA-256 of `text`: the same for the same text and key, and nothing to guess the
         text by without the key."""
-        return hmac.digest(self._secret, text.encode(), "sha256").hex()
+        return hmac.digest(self.secret, text.encode(), "sha256").hex()
 
     def livekit_secret(self, key_id: str) -> str:
         """Returns the secret with which the holder of the API key `key_id` signs LiveKit server tokens. It is

@@ -2,7 +2,8 @@
 recorded.
 
 Until the caller has agreed nothing is recorded, and without an agreement nothing of the call is: no, an
-answer that is not understood twice, silence and a hang-up are none."""
+answer that is not understood twice, silence and a hang-up are none. Whoever asks instead not to be called
+again is put on the do-not-call list, and the call ends."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from pipeline.agent import (
     AgentReport,
     CallOpened,
     Conversation,
+    DoNotCall,
     Expect,
+    HangUp,
     Say,
     UserSaid,
 )
@@ -25,7 +28,7 @@ from pipeline.engines.aio import closing
 from pipeline.media.recording import Recording
 from pipeline.speech import Expected
 from pipeline.text.answers import value_of
-from pipeline.text.fold import plain_words
+from pipeline.text.fold import folded, plain_words
 from pipeline.text.lexicon import lexicon
 
 ASKED_AT_MOST: Final = 2
@@ -79,9 +82,14 @@ class PolicyConversation:
             return
         if isinstance(event, UserSaid) and event.settled is not None:
             await event.settled()  # what is recorded cannot be taken back
-        answer = (
-            value_of("yes_no", plain_words(event.text), self._lexicon) if isinstance(event, UserSaid) else ""
-        )
+        said = plain_words(event.text) if isinstance(event, UserSaid) else ""
+        if self._wants_no_calls(said):
+            self._decide("no")
+            yield DoNotCall(said)
+            yield Say(self._lexicon.not_again)
+            yield HangUp("do_not_call", final=True)
+            return
+        answer = value_of("yes_no", said, self._lexicon)
         if not answer and self._asked < ASKED_AT_MOST:
             self._asked += 1
             yield Say(self._policy.question)
@@ -105,6 +113,10 @@ class PolicyConversation:
     def keeps(self) -> bool:
         """Whether the recording of the call may be kept."""
         return self.consent in (None, Consent.GIVEN)
+
+    def _wants_no_calls(self, said: str) -> bool:
+        phrases = self._lexicon.no_more_calls
+        return phrases is not None and phrases.search(folded(said)) is not None
 
     def _decide(self, answer: str) -> None:
         given = answer == "yes"

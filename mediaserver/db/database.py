@@ -49,13 +49,18 @@ class Tx(Protocol):
     def run(self, sql: str, **values: Any) -> int:
         """Runs a statement and returns how many rows it changed."""
 
+    def fingerprint(self, text: str) -> str:
+        """Returns the HMAC-SHA-256 of `text` under `Db.secret`: nothing to guess the text by without it."""
+
     def lock_schema(self) -> None:
         """Lets nobody else change the schema until the end of the transaction."""
 
 
 class Db(Protocol):
     """A database. `write` and `read` raise `StoreError`, and whatever `work` raises, in which case nothing is
-    written."""
+    written. `secret`: the key of `Tx.fingerprint`, a random one until the installation's is set."""
+
+    secret: bytes
 
     async def write(self, work: Callable[[Tx], T]) -> T:
         """Runs `work` in a transaction; returns after it is on disk."""

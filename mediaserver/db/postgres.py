@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import os
 import re
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -116,10 +118,13 @@ def translated(sql: str, now: str) -> bytes:
 class PostgresTx:
     """A transaction on a psycopg connection, a `mediaserver.db.database.Tx`."""
 
-    __slots__ = ("_clock", "_connection")
+    __slots__ = ("_clock", "_connection", "_secret")
 
-    def __init__(self, connection: psycopg.Connection[DictRow], clock: Callable[[], int] | None) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[DictRow], secret: bytes, clock: Callable[[], int] | None
+    ) -> None:
         self._connection = connection
+        self._secret = secret
         self._clock = clock
 
     def rows(self, sql: str, **values: Any) -> list[DictRow]:
@@ -134,6 +139,10 @@ class PostgresTx:
     def run(self, sql: str, **values: Any) -> int:
         """Runs a statement and returns how many rows it changed."""
         return self._execute(sql, values).rowcount
+
+    def fingerprint(self, text: str) -> str:
+        """Returns the HMAC-SHA-256 of `text` under the database's secret."""
+        return hmac.digest(self._secret, text.encode(), "sha256").hex()
 
     def lock_schema(self) -> None:
         """Takes the advisory lock of the schema until the transaction ends."""
@@ -151,6 +160,7 @@ class Postgres:
     """A database on a PostgreSQL server, a `mediaserver.db.database.Db`. Made by `Postgres.open`."""
 
     def __init__(self, url: str, *, clock: Callable[[], int] | None, connections: int) -> None:
+        self.secret = secrets.token_bytes(32)
         self._url = url
         self._name = _named(url)
         self._clock = clock
@@ -259,7 +269,7 @@ class Postgres:
         with self._pool.connection() as connection:
             connection.read_only = reads
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
-            return work(PostgresTx(connection, self._clock))
+            return work(PostgresTx(connection, self.secret, self._clock))
 
     def _translated(self, error: Exception) -> Exception:
         """Translates an error of psycopg: `StoreError` for the database's fault, `LocalError` for the

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import queue
+import secrets
 import sqlite3
 import threading
 import time
@@ -80,10 +82,11 @@ def clock_ms() -> int:
 class SqliteTx:
     """A transaction on an sqlite3 connection, a `mediaserver.db.database.Tx`."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_secret")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, secret: bytes) -> None:
         self._connection = connection
+        self._secret = secret
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
         """Runs a statement and returns all its rows."""
@@ -97,6 +100,10 @@ class SqliteTx:
     def run(self, sql: str, **values: Any) -> int:
         """Runs a statement and returns how many rows it changed."""
         return self._connection.execute(_translated(sql), storable(values)).rowcount
+
+    def fingerprint(self, text: str) -> str:
+        """Returns the HMAC-SHA-256 of `text` under the database's secret."""
+        return hmac.digest(self._secret, text.encode(), "sha256").hex()
 
     def lock_schema(self) -> None:
         """Does nothing: SQLite runs one writing transaction at a time."""
@@ -138,6 +145,7 @@ class Sqlite:
     """A database file; see `mediaserver.db.database.Db`. Made by `Sqlite.open`."""
 
     def __init__(self, path: Path, *, clock: Callable[[], int] = clock_ms, busy_ms: int = BUSY_MS) -> None:
+        self.secret = secrets.token_bytes(32)
         self._path = path
         self._clock = clock
         self._busy_ms = busy_ms
@@ -263,7 +271,7 @@ class Sqlite:
         """Runs one piece of work. Its own errors undo only itself; the database's errors undo the whole
         batch."""
         connection.execute("SAVEPOINT work")
-        error = _failure_of(lambda: item.run(SqliteTx(connection)))
+        error = _failure_of(lambda: item.run(SqliteTx(connection, self.secret)))
         if error is not None:
             if _code(error) in _TEMPORARY or _code(error) in _LASTING or not connection.in_transaction:
                 raise error
@@ -337,7 +345,7 @@ class Sqlite:
             raise StoreUnavailable(f"{self._path}: the database is closed")
         try:
             connection.execute("BEGIN")
-            return work(SqliteTx(connection))
+            return work(SqliteTx(connection, self.secret))
         except sqlite3.Error as error:
             raise self._translated(error) from error
         finally:

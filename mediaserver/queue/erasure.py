@@ -15,6 +15,7 @@ from mediaserver.errors import Conflict, NotFound
 from mediaserver.queue.cancel import request_hangup
 from mediaserver.queue.holds import HELD
 from mediaserver.queue.records import Stage
+from mediaserver.queue.rules import erased_contact
 
 UNDER_HOLD = "It is under a legal hold"
 PAGE_LIMIT = 200
@@ -51,10 +52,32 @@ _CLEAR_ATTEMPTS = (
     "UPDATE attempts SET dial_number = '', phone_number = '', sip_call_id = '' WHERE call_id = :id"
 )
 
-_REMOVE_FILE = """
-INSERT INTO file_removals (call_id, node_url, reason, created_at_ms)
-SELECT id, recording_node, :reason, {now} FROM calls WHERE id = :id AND recording_path <> ''
-ON CONFLICT (call_id) DO UPDATE SET removed_at_ms = 0, node_url = excluded.node_url
+_CONTACTS = """
+SELECT a.company_id, a.phone_number, a.started_at_ms FROM attempts a JOIN companies c ON c.id = a.company_id
+WHERE a.call_id = :id AND a.phone_number <> '' AND a.cause <> 'not_dialled' AND c.contact_calls > 0
+    AND a.started_at_ms > {now} - c.contact_minutes * 60000
+"""
+
+_KEEP_CONTACT = """
+INSERT INTO erased_contacts (company_id, fingerprint, at_ms) VALUES (:company_id, :fingerprint, :at_ms)
+"""
+
+_FORGET_CONTACTS = """
+DELETE FROM erased_contacts WHERE at_ms <= {now} - 60000 * COALESCE((
+    SELECT c.contact_minutes FROM companies c WHERE c.id = erased_contacts.company_id AND c.contact_calls > 0
+), 0)
+"""
+
+MAY_HAVE_LEFT_A_FILE = (
+    "c.recording_path = '' AND c.owner <> '' AND (c.status = 'UNKNOWN' OR c.cause = 'server_error')"
+)
+"""Condition on the calls `c` whose node did not write how they ended: a recording may lie on its disk."""
+
+_REMOVE_FILE = f"""
+INSERT INTO file_removals (call_id, node_url, owner, reason, created_at_ms)
+SELECT c.id, c.recording_node, c.owner, :reason, {{now}} FROM calls c
+WHERE c.id = :id AND (c.recording_path <> '' OR ({MAY_HAVE_LEFT_A_FILE}))
+ON CONFLICT (call_id) DO UPDATE SET removed_at_ms = 0, node_url = excluded.node_url, owner = excluded.owner
 """
 
 _ERASED = """
@@ -150,7 +173,9 @@ def erase(tx: Tx, company_id: str, subject: Subject, *, key_id: str) -> Erasure:
 
 
 def erase_ended(tx: Tx, *, limit: int = PAGE_LIMIT) -> int:
-    """Erases calls that had not ended when their erasure was asked for; returns how many."""
+    """Erases calls that had not ended when their erasure was asked for; returns how many. Forgets attempts
+    of erased calls that the contact limit counts no more."""
+    tx.run(_FORGET_CONTACTS)
     return sum(_erase_call(tx, row["id"]) for row in tx.rows(_WAITING, limit=limit))
 
 
@@ -190,6 +215,7 @@ def _erase_call(tx: Tx, call_id: str) -> bool:
     remove_file(tx, call_id, reason="erasure")
     if not tx.run(_CLEAR, id=call_id):
         return False
+    _keep_contacts(tx, call_id)
     tx.run(_CLEAR_ATTEMPTS, id=call_id)
     tx.run("DELETE FROM decisions WHERE call_id = :id", id=call_id)
     tx.run("DELETE FROM call_traces WHERE call_id = :id", id=call_id)
@@ -197,6 +223,18 @@ def _erase_call(tx: Tx, call_id: str) -> bool:
     events = clear_events(tx, (call_id,))
     tx.run(_ERASED, id=call_id, events=events)
     return True
+
+
+def _keep_contacts(tx: Tx, call_id: str) -> None:
+    """Keeps when a number was dialled, and of the number what nobody can read: without it the person would be
+    called again within the time that the contact limit gives them."""
+    for row in tx.rows(_CONTACTS, id=call_id):
+        tx.run(
+            _KEEP_CONTACT,
+            company_id=row["company_id"],
+            fingerprint=erased_contact(tx, row["company_id"], row["phone_number"]),
+            at_ms=row["started_at_ms"],
+        )
 
 
 def _check_no_hold(tx: Tx, company_id: str, subject: Subject, ids: Sequence[str]) -> None:

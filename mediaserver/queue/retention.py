@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from mediaserver.db.database import Row, Tx
-from mediaserver.queue.erasure import remove_file
+from mediaserver.queue.erasure import MAY_HAVE_LEFT_A_FILE, remove_file
 from mediaserver.queue.holds import HELD
 
 AT_ONCE = 200
@@ -30,7 +30,7 @@ class Kept(StrEnum):
 _ENDED = f"""
 SELECT c.id FROM calls c
 WHERE c.company_id = :company_id AND c.stage = 'FINISHED' AND c.ended_at_ms < {{now}} - :age_ms
-    AND NOT {HELD} AND c.CONDITION ORDER BY c.ended_at_ms LIMIT :limit {{lock}}
+    AND NOT {HELD} AND (CONDITION) ORDER BY c.ended_at_ms LIMIT :limit {{lock}}
 """
 
 _EVENTS = f"""
@@ -38,6 +38,12 @@ SELECT o.position FROM outbox o JOIN calls c ON c.id = o.call_id
 WHERE o.company_id = :company_id AND o.body <> '' AND o.created_at_ms < {{now}} - :age_ms AND NOT {HELD}
     AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.outbox_position = o.position AND d.state = 'PENDING')
 ORDER BY o.created_at_ms LIMIT :limit
+"""
+
+# A call that may have left a file is asked about once.
+_RECORDED = f"""
+c.recording_path <> '' OR ({MAY_HAVE_LEFT_A_FILE}
+    AND NOT EXISTS (SELECT 1 FROM file_removals f WHERE f.call_id = c.id))
 """
 
 _FORGET_FILE = "UPDATE calls SET recording_path = '', recording_url = '', recording_node = '' WHERE id = :id"
@@ -49,7 +55,7 @@ WHERE id = :id
 """
 
 _REMOVALS = f"""
-SELECT r.call_id, r.node_url FROM file_removals r JOIN calls c ON c.id = r.call_id
+SELECT r.call_id, r.node_url, r.owner FROM file_removals r JOIN calls c ON c.id = r.call_id
 WHERE r.removed_at_ms = 0 AND NOT {HELD} ORDER BY r.created_at_ms LIMIT :limit
 """
 
@@ -61,10 +67,12 @@ WHERE call_id = :call_id AND removed_at_ms = 0
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A recording to be removed, and where the node that has it is reached ("": not known)."""
+    """A recording to be removed. `node_url`: where the node that has it is reached; `owner`: the run of a
+    node that held the call; "": not known."""
 
     call_id: str
     node_url: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ def sweep(tx: Tx, company_id: str, kind: Kept, *, days: int) -> int:
 
 def removals(tx: Tx, *, limit: int = 10_000) -> list[Removal]:
     """Returns the recordings that are to be removed, the longest due first."""
-    return [Removal(row["call_id"], row["node_url"]) for row in tx.rows(_REMOVALS, limit=limit)]
+    return [Removal(row["call_id"], row["node_url"], row["owner"]) for row in tx.rows(_REMOVALS, limit=limit)]
 
 
 def removed(tx: Tx, call_ids: Sequence[str], *, node: str) -> int:
@@ -103,7 +111,7 @@ def _ended(tx: Tx, company_id: str, age_ms: int, condition: str) -> list[str]:
 
 
 def _recordings(tx: Tx, company_id: str, age_ms: int) -> int:
-    ids = _ended(tx, company_id, age_ms, "recording_path <> ''")
+    ids = _ended(tx, company_id, age_ms, _RECORDED)
     for call_id in ids:
         remove_file(tx, call_id, reason="retention")
         tx.run(_FORGET_FILE, id=call_id)
@@ -111,14 +119,14 @@ def _recordings(tx: Tx, company_id: str, age_ms: int) -> int:
 
 
 def _transcripts(tx: Tx, company_id: str, age_ms: int) -> int:
-    ids = _ended(tx, company_id, age_ms, "transcript_kept = 1")
+    ids = _ended(tx, company_id, age_ms, "c.transcript_kept = 1")
     for call_id in ids:
         tx.run(_FORGET_WORDS, id=call_id)
     return len(ids)
 
 
 def _signalling(tx: Tx, company_id: str, age_ms: int) -> int:
-    ids = _ended(tx, company_id, age_ms, "signalling_kept = 1")
+    ids = _ended(tx, company_id, age_ms, "c.signalling_kept = 1")
     for call_id in ids:
         tx.run("UPDATE attempts SET dial_number = '', sip_call_id = '' WHERE call_id = :id", id=call_id)
         tx.run("DELETE FROM call_traces WHERE call_id = :id", id=call_id)

@@ -41,7 +41,8 @@ _CONTACTS = """
 SELECT started_at_ms AS at_ms FROM attempts
 WHERE company_id = :company_id AND phone_number = :phone_number AND started_at_ms > :since_ms
     AND cause <> 'not_dialled'
-ORDER BY started_at_ms
+UNION ALL SELECT at_ms FROM erased_contacts
+WHERE company_id = :company_id AND fingerprint = :fingerprint AND at_ms > :since_ms
 """
 
 _EXPECTED = """
@@ -188,9 +189,9 @@ def planned(tx: Tx, known: Facts, phone_number: str, *, at_ms: int, also_ms: Ite
     if not known.contact_calls:
         return GO
     values = {"company_id": known.company_id, "phone_number": phone_number}
-    dialled = tx.rows(_CONTACTS, **values, since_ms=at_ms - known.contact_ms)
+    dialled = _dialled(tx, known, phone_number, at_ms)
     expected = tx.rows(_EXPECTED, **values)
-    times = [row["at_ms"] for row in dialled] + [max(row["at_ms"], known.now_ms) for row in expected]
+    times = dialled + [max(row["at_ms"], known.now_ms) for row in expected]
     return _contacted(known, [*times, *also_ms], at_ms)
 
 
@@ -221,13 +222,24 @@ def _all(tx: Tx, known: Facts, phone_number: str) -> Iterator[Ruling]:
 def _recent(tx: Tx, known: Facts, phone_number: str) -> Ruling:
     if not known.contact_calls:
         return GO
-    dialled = tx.rows(
+    return _contacted(known, _dialled(tx, known, phone_number, known.now_ms), known.now_ms)
+
+
+def _dialled(tx: Tx, known: Facts, phone_number: str, at_ms: int) -> list[int]:
+    """Returns when a number was dialled within the contact limit before `at_ms`, erased attempts included."""
+    rows = tx.rows(
         _CONTACTS,
         company_id=known.company_id,
         phone_number=phone_number,
-        since_ms=known.now_ms - known.contact_ms,
+        fingerprint=erased_contact(tx, known.company_id, phone_number),
+        since_ms=at_ms - known.contact_ms,
     )
-    return _contacted(known, [row["at_ms"] for row in dialled], known.now_ms)
+    return [row["at_ms"] for row in rows]
+
+
+def erased_contact(tx: Tx, company_id: str, phone_number: str) -> str:
+    """Returns by what an erased attempt is known to have dialled a number."""
+    return tx.fingerprint(f"contact {company_id} {phone_number}")
 
 
 def room(tx: Tx, known: Facts) -> Ruling:

@@ -33,9 +33,10 @@ class Recollection:
         self._store = store
         self._notes = notes
 
-    async def open(self) -> None:
-        """Opens the file of notes. Raises OSError."""
+    async def open(self) -> str:
+        """Opens the file of notes; returns the id that this node keeps there. Raises OSError."""
         await self._notes.open()
+        return self._notes.remembered.node_id
 
     async def close(self) -> None:
         """Takes this node off the database's list of nodes. Where the database does not answer within

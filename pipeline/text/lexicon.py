@@ -60,6 +60,10 @@ class Lexicon:
     """What is said to somebody who has dictated a part."""
     did_you_say: str = ""
     """What is asked about words that are doubtful: they stand for "{}"."""
+    no_more_calls: re.Pattern[str] | None = None
+    """What somebody says who is not to be called again ("take me off your list")."""
+    not_again: str = ""
+    """What is said to them."""
     date: frozenset[str] = frozenset()
     """Words of which a single one makes a date."""
     date_phrase: re.Pattern[str] | None = None
@@ -82,7 +86,11 @@ def _words(text: str) -> frozenset[str]:
 def _meant(*, yes: str, no: str, neither: str) -> Meant:
     """Pairs of a meaning and the pattern of its phrases, the longest phrase first."""
     listed = (("", neither), ("no", no), ("yes", yes))
-    return tuple((meaning, _any_of(phrases.split(", "))) for meaning, phrases in listed)
+    return tuple((meaning, _listed(phrases)) for meaning, phrases in listed)
+
+
+def _listed(phrases: str) -> re.Pattern[str]:
+    return _any_of(phrases.split(", "))
 
 
 def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -138,6 +146,14 @@ ENGLISH = Lexicon(
     ),
     go_on="Go on, please.",
     did_you_say="Did you say {}?",
+    no_more_calls=re.compile(
+        r"\b(?:stop|quit) (?:calling|phoning|ringing|contacting|bothering)\b"
+        r"|\b(?:don't|dont|do not|never|not to)(?: you)?(?: ever| dare)? (?:call|phone|ring|contact)"
+        r"(?: (?:me|us|here|him|her|this number|my number))?(?: (?:ever )?again| any ?more| ever|$)"
+        r"|\b(?:take|remove|delete|get) (?:me|us|my name|my number|this number) (?:off|from|out of)\b"
+        r"|\bdo not call list\b|\bno more calls\b|\blose (?:my|this) number\b"
+    ),
+    not_again="You will not be called again. Goodbye.",
     date=_words(f"{MONTHS} {WEEKDAYS} today tomorrow tonight weekend"),
     date_phrase=re.compile(
         rf"\bthe ({_ORDINAL})\b|\bmay (the )?({_ORDINAL}|\d+(st|nd|rd|th)?|one|two|t\w+)\b|\bof may\b"
@@ -230,6 +246,13 @@ ARABIC = Lexicon(
     digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
     go_on="تفضل، أكمل.",
     did_you_say="هل قلت {}؟",
+    no_more_calls=_listed(
+        "لا تتصل, لا تتصلي, لا تتصلوا, ما تتصل, ما تتصلي, ما تتصلوا, ما تتصلش, متتصلش, متتصلوش, "
+        "لا عاد تتصل, لا عاد تتصلون, لا تدق, لا تدقون, لا تكلمني, لا تكلموني, توقف عن الاتصال, "
+        "توقفوا عن الاتصال, بطل تتصل, بطلوا تتصلوا, احذف رقمي, احذفوا رقمي, امسح رقمي, امسحوا رقمي, "
+        "شيل رقمي, شيلوا رقمي"
+    ),
+    not_again="لن نتصل بك مرة أخرى. مع السلامة.",
     date=_words(
         "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر "
         "الأحد الاثنين الثلاثاء الأربعاء الخميس الجمعة السبت اليوم غدا بكرة الليلة "

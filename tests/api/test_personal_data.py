@@ -35,6 +35,7 @@ from tests.support.node.node import (
 OTHER = "+14155550177"
 SAID = "my mother is called Rosalind"
 API = "/api/v1"
+LIMIT = '[company.contact_limit]\ncalls = 1\nper_minutes = 60\n\n[[company]]\nid = "other"'
 HOOK = '[[company.webhook]]\nurl = "URL"\nsecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"\n'
 
 
@@ -88,7 +89,15 @@ async def answered(node: Node, number: str, *, spelt: str = "", ended_at_ms: int
 
 def trace_of(number: str) -> dict[str, Any]:
     """The part of a trace in which a number stands."""
-    return {"messages": [{"at_us": 1, "text": f"INVITE sip:{number}@peer SIP/2.0"}]}
+    message = {
+        "at_us": 1, "sent": False, "transport": "udp",
+        "local": ["127.0.0.1", 5060], "remote": ["127.0.0.1", 1],
+        "repeated": False, "text": f"INVITE sip:{number}@peer SIP/2.0",
+    }  # fmt: skip
+    return {
+        "sip_call_id": "1@peer", "direction": "inbound", "trunk_id": "carrier", "remote_number": number,
+        "left_out": 0, "media": [], "messages": [message],
+    }  # fmt: skip
 
 
 async def recordings_of(node: Node) -> set[str]:
@@ -241,6 +250,79 @@ async def test_a_node_that_was_away_removes_its_recordings_when_it_is_back(tmp_p
             assert await recordings_of(node) == set()
 
 
+async def lost_in(site: Site, node: Node, number: str) -> str:
+    """A call whose node died in it, long ago: its row names no recording, which lies on the disk."""
+    store = node.server.store
+    call = NewInboundCall(
+        company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=number,
+        called_number="+14155550101", webhook_id="wh-1",
+    )  # fmt: skip
+    earlier_run = "died@" + node.server.node.partition("@")[2]
+    claim = await store.record_inbound(call, node=earlier_run, ttl_ms=1)
+    await store.progress(claim, CallStatus.ANSWERED, 1)
+    path = site.data_dir / "recordings" / f"{call.call_id}.wav"
+    await asyncio.to_thread(path.write_bytes, b"RIFF" + bytes(40))
+    async with asyncio.timeout(20):
+        while (shown := await store.call("acme", call.call_id)) is None or shown.status != "UNKNOWN":
+            await store.reap_expired()
+            await asyncio.sleep(0.02)
+    return call.call_id
+
+
+@pytest.mark.parametrize("by_age", [False, True], ids=["erased", "too old"])
+async def test_a_node_that_died_in_a_call_removes_its_recording_when_it_is_back(
+    tmp_path: Path, by_age: bool
+) -> None:
+    with database_on("postgresql") as database:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "b").mkdir()
+        away = write_api_site(tmp_path / "a", database=database)
+        async with running(away) as node:
+            call_id = await lost_in(away, node, NUMBER)
+            unrecorded = await lost_in(away, node, NUMBER)
+            other = await lost_in(away, node, OTHER)
+        (away.data_dir / "recordings" / f"{unrecorded}.wav").unlink()
+        async with node_at(tmp_path / "b", database, "recordings_days = 1\n" if by_age else "") as (_, node):
+            if by_age:
+                old = "UPDATE calls SET ended_at_ms = 1 WHERE phone_number = :number"
+                await node.server.store.db.write(lambda tx: tx.run(old, number=NUMBER))
+                _, erasure = await ask(node, "POST", "/erasures", {"phoneNumber": "+14155550111"})
+            else:
+                _, erasure = await ask(node, "POST", "/erasures", {"phoneNumber": NUMBER})
+                assert (erasure["openRecordings"], erasure["completedAt"]) == (2, None)
+            await until_metric(node, 'mediaserver_erasures_waiting{kind="files"} 2.0')  # it has swept
+        assert (away.data_dir / "recordings" / f"{call_id}.wav").exists()
+        async with running(away) as node:
+            await until_metric(node, 'mediaserver_erasures_waiting{kind="files"} 0.0')
+            assert (await completed(node, erasure["id"]))["openRecordings"] == 0
+            assert await recordings_of(node) == {other}
+
+
+async def test_an_erasure_does_not_lift_the_contact_limit(tmp_path: Path, database: str) -> None:
+    site = write_api_site(tmp_path, database=database)
+    site.change('[[company]]\nid = "other"', LIMIT)
+    async with running(site) as node:
+        first = await place_call(node.client, name="Mary")
+        await until_final(node.client, first)
+        body = {"phoneNumber": NUMBER, "agentId": OUTBOUND, "promptVariables": {"name": "Mary"}}
+        assert (await ask(node, "POST", "/calls/outbound", body, key=KEY))[0] == 429
+        _, erasure = await ask(node, "POST", "/erasures", {"phoneNumber": NUMBER})
+        await completed(node, erasure["id"])
+        status, refused = await ask(node, "POST", "/calls/outbound", body, key=KEY)
+        assert (status, "too recently" in refused["error"]) == (429, True)
+        assert (await ask(node, "POST", "/calls/outbound", body | {"phoneNumber": OTHER}, key=KEY))[0] == 200
+        [kept] = await rows_of(site, "SELECT * FROM erased_contacts")
+        assert NUMBER not in str(dict(kept))
+    # Another start has the same key; when the limit looks back no further, nothing of the person is left.
+    async with running(site) as node:
+        assert (await ask(node, "POST", "/calls/outbound", body, key=KEY))[0] == 429
+        store = node.server.store
+        await store.db.write(lambda tx: tx.run("UPDATE erased_contacts SET at_ms = at_ms - 3600001"))
+        await store.erase_ended()
+        assert await rows_of(site, "SELECT * FROM erased_contacts") == []
+        assert (await ask(node, "POST", "/calls/outbound", body, key=KEY))[0] == 200
+
+
 async def test_each_kind_of_data_is_kept_for_its_own_time(tmp_path: Path, database: str) -> None:
     retention = "recordings_days = 1\ntranscripts_days = 2\nevents_days = 3\nsignalling_days = 4\n"
     day_ms = 24 * 3600 * 1000
@@ -291,13 +373,21 @@ async def test_events_and_signalling_are_kept_for_their_time(tmp_path: Path, dat
 
 async def test_what_is_known_of_a_number_is_told(tmp_path: Path, database: str) -> None:
     async with node_at(tmp_path, database) as (_, node):
-        mine = {await answered(node, NUMBER), await place_call(node.client, name="Mary")}
+        spoken, dialled = await answered(node, NUMBER), await place_call(node.client, name="Mary")
+        await until_final(node.client, dialled)
+        mine = {spoken, dialled}
         await answered(node, OTHER)
         await ask(node, "POST", "/do-not-call", {"phoneNumbers": [NUMBER]})
         status, known = await ask(node, "POST", "/exports", {"phoneNumber": NUMBER})
         assert status == 200
         assert {call["callTaskId"] for call in known["calls"]} == mine
         assert SAID in json.dumps(known["calls"])
+        [trace] = [each for each in known["traces"] if each["callTaskId"] == spoken]
+        assert trace == (await ask(node, "GET", f"/calls/{spoken}/trace"))[1]
+        assert (trace["legs"][0]["remoteNumber"], len(trace["messages"])) == (NUMBER, 1)
+        [attempt] = next(call for call in known["calls"] if call["callTaskId"] == dialled)["attempts"]
+        assert attempt["dialedNumber"] == NUMBER
+        assert all("headers" in call["sip"] for call in known["calls"])
         assert {event["data"]["callTaskId"] for event in known["events"]} == mine
         assert (known["doNotCall"], known["more"]) == (True, False)
         assert (await ask(node, "POST", "/exports", {"phoneNumber": "nobody"}))[0] == 400

@@ -34,6 +34,7 @@ disclosure = "{DISCLOSURE}"
 recording_consent = "ask"
 consent_question = "{CONSENT}"
 """
+CALLER = "+14155550177"
 QUIET = np.zeros(8000, np.int16)
 
 
@@ -86,6 +87,23 @@ async def test_a_call_is_recorded_after_a_yes_and_else_not_at_all(
         own = next(line for line in report["transcript"] if QUESTION in line["text"])
         assert not sound[:, : asked["endMs"] * rate_hz // 1000].any(), "before the yes"
         assert np.abs(sound[1, own["startMs"] * rate_hz // 1000 :]).max() > 1000, "after the yes"
+
+
+@pytest.mark.parametrize(
+    "said", ["Stop calling me!", "No. And don't ever call me again.", "Take me off your list."]
+)
+async def test_who_answers_the_question_with_no_more_calls_is_never_called_again(
+    tmp_path: Path, said: str
+) -> None:
+    site = site_with(tmp_path, POLICY)
+    with fake_models() as (recognizer, _):
+        recognizer.answer = said
+        report = await called(site, answers=1)
+    listed = await rows_of(site, "SELECT phone_number FROM do_not_call")
+    assert [row["phone_number"] for row in listed] == [CALLER]
+    spoken = [line["text"] for line in report["transcript"] if line["role"] == "agent"]
+    assert (spoken[-1], report["endedBy"]) == ("You will not be called again. Goodbye.", "local")
+    assert (report["analysis"]["recordingConsent"], report["recordingUrl"]) == ("refused", None)
 
 
 async def test_without_the_question_a_call_is_recorded_from_its_beginning(tmp_path: Path) -> None:
