@@ -32,7 +32,7 @@ from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
-from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.model_endpoint import Extras, ModelEndpoint
 from sip.errors import SipError
 from sip.rtp.media_formats import payload_format
 from sip.sdp.media_plan import CODECS
@@ -144,7 +144,8 @@ async def _model_away(agent: AgentSettings, egress: EgressPolicy) -> list[str]:
     away = []
     models: list[LlmSettings | LlmFallback] = [agent.llm, *agent.llm.fallback]
     for model in models:
-        endpoint = ModelEndpoint(model.base_url, api_key=reveal(model.api_key) or "", allowed=egress)
+        key, extras = reveal(model.api_key), Extras(**model.extras)
+        endpoint = ModelEndpoint(model.base_url, api_key=key, allowed=egress, extras=extras)
         reason = await _unanswered(endpoint, model.model)
         await endpoint.close()
         away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []

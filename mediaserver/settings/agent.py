@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from mediaserver.settings.presets import with_preset
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Country, Name, TimeZone
 from pipeline import settings
@@ -19,6 +20,13 @@ from pipeline.text.word_lists import EXTENSIBLE
 
 AUTO: Final = "auto"
 """An engine's name that means the best engine on this machine."""
+
+
+def _resolved(value: Any, info: ValidationInfo) -> Any:
+    """`value` with its `env:` texts resolved, those of tables in it too, such as `headers`."""
+    if isinstance(value, Mapping):
+        return {name: _resolved(inner, info) for name, inner in value.items()}
+    return resolve_env(value, info)
 
 
 class EngineSettings(Table):
@@ -40,7 +48,7 @@ class EngineSettings(Table):
         resolved: dict[str, Any] = {}
         for key, inner in value.items():
             try:
-                resolved[key] = resolve_env(inner, info)
+                resolved[key] = _resolved(inner, info)
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from error
         return resolved
@@ -233,6 +241,18 @@ class AgentTerms(Table):
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_presets(cls, table: Any, info: ValidationInfo) -> Any:
+        """Fills in the presets of the agent's engines."""
+        if not isinstance(table, Mapping):
+            return table
+        filled = dict(table)
+        for key in ("stt", "tts", "tts_fallback", "llm"):
+            if key in filled:
+                filled[key] = with_preset(key[:3], filled[key], info)
+        return filled
 
     @model_validator(mode="before")
     @classmethod

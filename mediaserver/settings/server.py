@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from mediaserver.settings.agent import EngineChain
+from mediaserver.settings.presets import with_preset
 from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
@@ -152,3 +153,8 @@ class SpeechSettings(Table):
     audio_s: int = Field(default=300, ge=1, le=3600)
     stt: EngineChain = EngineChain(engine="pocketsphinx")
     tts: EngineChain = EngineChain(engine="espeak-ng")
+
+    @field_validator("stt", "tts", mode="before")
+    @classmethod
+    def _with_preset(cls, value: Any, info: ValidationInfo) -> Any:
+        return with_preset(info.field_name or "", value, info)

@@ -132,12 +132,36 @@ def _header_name(value: str) -> str:
     return value
 
 
+def _header_text(value: str) -> str:
+    if not value.isascii() or not value.isprintable():
+        raise ValueError("must be printable ASCII")
+    return value
+
+
+OWN_FIELDS: Final = frozenset(
+    {"messages", "stream", "tools", "tool_choice", "model", "input", "voice", "file"}
+)
+"""Fields of requests to models that the server itself fills."""
+
+
+def _extra_body(value: dict[str, Any]) -> dict[str, Any]:
+    for name in sorted(OWN_FIELDS & value.keys()):
+        raise ValueError(f"{name!r} is not for extra_body: the server fills it")
+    return value
+
+
 HeaderName = Annotated[str, AfterValidator(_header_name)]
+HeaderText = Annotated[str, AfterValidator(_header_text)]
+"""The value of a header field."""
+
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Secret = Annotated[SecretStr, BeforeValidator(resolve_env)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Options = Annotated[dict[str, Any], BeforeValidator(_options)]
 """A mapping that the engine checks itself; `env:` values in the mapping are resolved."""
+
+ExtraBody = Annotated[dict[str, Any], BeforeValidator(_options), AfterValidator(_extra_body)]
+"""Further fields of a request to a model."""
 
 _NUMBERS: Final[Mapping[Any, str]] = {int: "a whole number", float: "a number"}
 

@@ -9,9 +9,11 @@ the key, the request or the answer.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Final, TypeAlias
@@ -20,7 +22,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from pydantic import AfterValidator, Field
 
-from pipeline.engines.tables import EngineTable
+from pipeline.engines.tables import EngineTable, ExtraBody, HeaderName, HeaderText
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
@@ -60,12 +62,23 @@ _NO_SAMPLES: Final = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """What a server wants with every request beside the API's own: fields of the head (Azure's `api-key`),
+    of the query (`api-version`) and of the body (`reasoning_effort`, options of vLLM and Ollama). Fields of
+    those names that the API has are replaced."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
 class ModelEndpoint:
     """A client of one server of models. Belongs to one event loop from its first request to `close`.
 
-    `base_url`: such as "https://host/v1". `api_key`: sent as a bearer token; "": none. `timeout_s`: default
-    of the longest wait for a whole answer. `allowed`: the addresses allowed; None:
-    `pipeline.net.egress.current()` when the client is made.
+    `base_url`: such as "https://host/v1". `api_key`: sent as a bearer token; "": none. `extras`: sent with
+    every request. `timeout_s`: default of the longest wait for a whole answer. `allowed`: the addresses
+    allowed; None: `pipeline.net.egress.current()` when the client is made.
     """
 
     def __init__(
@@ -75,10 +88,15 @@ class ModelEndpoint:
         api_key: str = "",
         timeout_s: float = 10.0,
         allowed: egress.EgressPolicy | None = None,
+        extras: Extras | None = None,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._extras = extras or Extras()
+        named = {name.lower() for name in self._extras.headers}
+        bearer = api_key and "authorization" not in named
+        self._headers = {"Authorization": f"Bearer {api_key}"} if bearer else {}
+        self._headers |= self._extras.headers
         self._timeout_s = timeout_s
         self._policy = allowed or egress.current()
         self._session: aiohttp.ClientSession | None = None
@@ -88,11 +106,18 @@ class ModelEndpoint:
 
     async def post_json(self, path: str, body: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
         """Posts `body` as JSON and returns the answer's JSON. Raises `EngineError`."""
-        return await self._whole(path, lambda: {"json": dict(body)}, timeout_s)
+        return await self._whole(path, lambda: self._json(body), timeout_s)
 
     async def post_form(self, path: str, form: Form, *, timeout_s: float | None = None) -> Any:
         """Posts a form, such as one with a file, and returns the answer's JSON. Raises `EngineError`."""
-        return await self._whole(path, lambda: {"data": form()}, timeout_s)
+
+        def filled_in() -> dict[str, Any]:
+            made = form()
+            for name, value in self._extras.body.items():
+                made.add_field(name, value if isinstance(value, str) else json.dumps(value))
+            return {"data": made}
+
+        return await self._whole(path, filled_in, timeout_s)
 
     async def stream_sse(
         self, path: str, body: Mapping[str, Any], *, first_s: float, stall_s: float
@@ -140,7 +165,9 @@ class ModelEndpoint:
             with self._translating():
                 async with (
                     asyncio.timeout(timeout_s),
-                    self._client().get(f"{self.base_url}/models", allow_redirects=False) as answer,
+                    self._client().get(
+                        f"{self.base_url}/models", params=self._extras.query, allow_redirects=False
+                    ) as answer,
                 ):
                     status = answer.status
         except EngineError as error:
@@ -180,7 +207,7 @@ class ModelEndpoint:
         try:
             with self._translating():
                 async with asyncio.timeout(first_s):
-                    answer = await self._post(path, lambda: {"json": dict(body)})
+                    answer = await self._post(path, lambda: self._json(body))
                     if look is not None:
                         look(answer)
                     piece = await answer.content.readany()
@@ -193,17 +220,20 @@ class ModelEndpoint:
             if answer is not None:
                 answer.release() if answer.content.at_eof() else answer.close()
 
+    def _json(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"json": {**body, **self._extras.body}}
+
     async def _post(self, path: str, body: Callable[[], dict[str, Any]]) -> aiohttp.ClientResponse:
         """Posts and returns the response once its header is there. The request is sent again at once if a
         kept connection turns out to be closed. Raises `EngineError` for a status that is no success."""
         url = f"{self.base_url}/{path}"
-        sent = body()
+        sent, query = body(), self._extras.query
         try:
-            answer = await self._client().post(url, allow_redirects=False, **sent)
+            answer = await self._client().post(url, params=query, allow_redirects=False, **sent)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
-            answer = await self._client().post(url, allow_redirects=False, **body())
+            answer = await self._client().post(url, params=query, allow_redirects=False, **body())
         if answer.status >= 300:
             async with answer:
                 raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
@@ -350,3 +380,11 @@ class EndpointTable(EngineTable):
 
     base_url: Annotated[str, AfterValidator(_base_url)] = Field(default="", validate_default=True)
     api_key: str = Field(default="", repr=False)
+    headers: dict[HeaderName, HeaderText] = Field(default_factory=dict, repr=False, max_length=20)
+    query: dict[str, str] = Field(default_factory=dict, repr=False, max_length=20)
+    extra_body: ExtraBody = Field(default_factory=dict, max_length=50)
+
+    @property
+    def extras(self) -> Extras:
+        """What is sent with every request beside the API's own."""
+        return Extras(headers=self.headers, query=self.query, body=self.extra_body)

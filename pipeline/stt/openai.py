@@ -70,7 +70,10 @@ class OpenAiSpeechToText:
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiSpeechToText:
         """Keys: those of `TranscriptionSettings`. Raises `SettingsRefused`."""
         read = read_table("openai", TranscriptionSettings, settings)
-        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
+        endpoint = ModelEndpoint(
+            read.base_url, api_key=read.api_key, timeout_s=read.timeout_s, extras=read.extras
+        )
+        return cls(endpoint, read)
 
     @property
     def deadline_s(self) -> float:

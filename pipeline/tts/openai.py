@@ -61,7 +61,10 @@ class OpenAiTextToSpeech:
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
         """Keys: those of `OpenAiSpeechSettings`. Raises `SettingsRefused`."""
         read = read_table("openai", OpenAiSpeechSettings, settings)
-        return cls(ModelEndpoint(read.base_url, api_key=read.api_key, timeout_s=read.timeout_s), read)
+        endpoint = ModelEndpoint(
+            read.base_url, api_key=read.api_key, timeout_s=read.timeout_s, extras=read.extras
+        )
+        return cls(endpoint, read)
 
     @property
     def rate_hz(self) -> int:

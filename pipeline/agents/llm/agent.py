@@ -26,7 +26,7 @@ from pipeline.engines.guard import EngineHealth, Guard
 from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, contained
 from pipeline.net.http import GuardedHttpClient, HttpClient
-from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.model_endpoint import Extras, ModelEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,12 @@ class Llm:
         """Reads and checks the `[agent.llm]` table. Raises `SettingsRefused` with every problem found."""
         plan = read_settings(settings)
         endpoints = [
-            ModelEndpoint(each.base_url, api_key=reveal(each.api_key), timeout_s=plan.chat.timeout_s)
+            ModelEndpoint(
+                each.base_url,
+                api_key=reveal(each.api_key),
+                timeout_s=plan.chat.timeout_s,
+                extras=Extras(**each.extras),
+            )
             for each in plan.models
         ]
         return cls(plan, endpoints, GuardedHttpClient())

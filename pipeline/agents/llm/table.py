@@ -5,17 +5,45 @@ whether a tool's schema, address and name make sense."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 
 from pipeline.agents.llm.tool_names import BuiltinName
-from pipeline.engines.tables import HeaderName, HttpUrl, Options, Secret, Table, Variable
+from pipeline.engines.tables import ExtraBody, HeaderName, HttpUrl, Options, Secret, Table, Variable
 
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 Disposition = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
 Headers = Annotated[dict[HeaderName, Secret], Field(max_length=20)]
+
+
+class LlmServer(Table):
+    """A model behind an OpenAI-compatible API. `headers`, `query`, `extra_body`: sent with every request."""
+
+    base_url: HttpUrl
+    model: str = Field(min_length=1)
+    api_key: Secret | None = None
+    headers: Headers = Field(default_factory=dict, repr=False)
+    query: dict[str, str] = Field(default_factory=dict, max_length=20)
+    extra_body: ExtraBody = Field(default_factory=dict, max_length=50)
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, value in headers.items():
+            text = value.get_secret_value()
+            if not text.isascii() or not text.isprintable():
+                raise ValueError(f"{name}: must be printable ASCII")
+        return headers
+
+    @property
+    def extras(self) -> dict[str, Mapping[str, Any]]:
+        """What is sent with every request beside the API's own, as `pipeline.net.model_endpoint.Extras`
+        takes it."""
+        headers = {name: value.get_secret_value() for name, value in self.headers.items()}
+        return {"headers": headers, "query": self.query, "body": self.extra_body}
 
 
 class LlmAsk(Table):
@@ -63,12 +91,8 @@ class LlmMcp(Table):
     max_calls: int = Field(default=5, ge=1, le=100)
 
 
-class LlmFallback(Table):
+class LlmFallback(LlmServer):
     """[[agent.llm.fallback]]: a model that replaces those before it when they fail."""
-
-    base_url: HttpUrl
-    model: str = Field(min_length=1)
-    api_key: Secret | None = None
 
 
 class LlmExtract(Table):
@@ -90,12 +114,9 @@ class LlmBudget(Table):
     seconds: float = Field(default=60.0, ge=0, le=3600)
 
 
-class LlmSettings(Table):
+class LlmSettings(LlmServer):
     """[agent.llm]: an agent that speaks through a language model behind an OpenAI-compatible API."""
 
-    base_url: HttpUrl
-    model: str = Field(min_length=1)
-    api_key: Secret | None = None
     prompt: str = Field(min_length=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)

@@ -429,6 +429,8 @@ FREE = frozenset(
         "script",
         "send_headers",
         "headers",
+        "query",
+        "extra_body",
         "variables",
         "parameters",
         "fixed",
