@@ -198,8 +198,7 @@ class Server:
         return await _up(self._keys).find_by_id(key_id)
 
     def livekit_secret(self, key_id: str) -> str:
-        """Returns the secret with which the holder of an API key signs LiveKit server tokens. Raises
-        `Unavailable` until the server is up."""
+        """Returns the LiveKit API secret of an API key. Raises `Unavailable` until the server is up."""
         return _up(self._vault).livekit_secret(key_id)
 
     @property

@@ -110,8 +110,7 @@ class Endpoint:
         self._gate = AdmissionPolicy(self._trunks, settings.public_address or "sip", room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
-        self._open = False
-        self._blocked = 0
+        self._open, self._blocked = False, 0
 
     @property
     def pacer(self) -> Pacer:
@@ -300,9 +299,8 @@ class Endpoint:
         return len(self._calls) < self.settings.max_calls
 
     def _open_stream(self, peer: Hop) -> MediaStream:
-        stream = MediaStream.open(
-            self._ports, self._plane, host=self._driver.local.media(peer), loop=self._driver.loop
-        )
+        host, loop = self._driver.local.media(peer), self._driver.loop
+        stream = MediaStream.open(self._ports, self._plane, host=host, loop=loop)
         stream.signalled_by, stream.security.certificate = peer.host, self._certificate
         return stream
 

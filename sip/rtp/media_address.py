@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Callable
 
 from pipeline.plane.address import Address, sockaddr, unpacked
 from sip.errors import LocalError
@@ -46,6 +47,9 @@ def rtcp_address(bound: socket.socket, plan: MediaPlan, *, signalled_by: str = "
     return resolved(bound, plan.remote_host, port or plan.remote_port, signalled_by=signalled_by)
 
 
-def unspecified(address: Address) -> bool:
-    """Whether `address` is the unspecified one of RFC 2543's hold, which a socket takes for this machine."""
-    return ipaddress.ip_address(address[0].partition("%")[0]).is_unspecified
+def sendable(address: Address | None, reaches: Callable[[str], bool] | None) -> Address | None:
+    """Returns `address` if `reaches` (None: everything) lets it be sent to, else None. The unspecified
+    address of RFC 2543's hold would be this machine."""
+    if address is None or ipaddress.ip_address(address[0].partition("%")[0]).is_unspecified:
+        return None
+    return address if reaches is None or reaches(address[0]) else None

@@ -30,7 +30,7 @@ from sip.rtp.e_model import delay_ms, mean_opinion_score
 from sip.rtp.heard import Heard
 from sip.rtp.keying import Keying
 from sip.rtp.latch import SILENT_S, Latch
-from sip.rtp.media_address import resolved, rtcp_address, unspecified
+from sip.rtp.media_address import resolved, rtcp_address, sendable
 from sip.rtp.media_formats import receiving, sending
 from sip.rtp.ports import NoPortsLeft, PortRange
 from sip.rtp.pulled import Pulled
@@ -325,19 +325,15 @@ class MediaStream:
         if kind == Happened.HEARD and self._heard is not None:
             self._heard.pass_on(one, two, now)
         elif kind == Happened.SENT:
-            self._left()
+            source = self._pulled or self._source
+            if isinstance(source, Pulled | Playout):
+                source.left()
         elif kind == Happened.KEYED:
             self._keying.sent(one)
         elif kind == Happened.ASIDE:
             data, sender = self._plane.aside(self._number, one)
             look = self._shake if data and data[0] in FIRST_OCTETS else self._look_at
             look(data, sender, two / _NS)
-
-    def _left(self) -> None:
-        if self._pulled is not None:
-            self._pulled.left()
-        elif isinstance(self._source, Playout):
-            self._source.left()
 
     def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
         """A report on the RTP port, or a datagram that may decide where the far end is."""
@@ -404,11 +400,7 @@ class MediaStream:
         return resolved(self._rtp, host, port, signalled_by=self.signalled_by)
 
     def _sendable(self, address: Address | None) -> Address | None:
-        """Returns `address` if it may be sent to, else None. The unspecified address (hold of RFC 2543) would
-        be this machine."""
-        if address is None or unspecified(address):
-            return None
-        return address if self.reaches is None or self.reaches(address[0]) else None
+        return sendable(address, self.reaches)
 
     # Listener and source ------------------------------------------------------------------------------------
 
