@@ -11,8 +11,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 ARGS ?=
 
-# Processes that share the tests: two for each of two cores, since tests mostly wait. One where ARGS chooses.
-WORKERS ?= 4
+# Processes that share the tests: three for each of two cores, since tests mostly wait, as far as memory goes (each
+# takes 1.2 GB, and its servers and browsers). One where ARGS chooses.
+WORKERS ?= $(shell awk '/MemTotal/ { n = int($$2 / 1.6e6); print (n > 6 ? 6 : n < 2 ? 2 : n) }' /proc/meminfo)
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PART ?= ci
 HOURS ?= 0.5
