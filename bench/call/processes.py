@@ -18,8 +18,8 @@ from urllib.request import Request, urlopen
 
 import click
 
-from bench.support.ports import free_port
 from bench.support.processes import Usage, command_of, module_of, tree, usage_of
+from mediaserver.local_node import free_port
 
 KEY: Final = "bench-calls-key"
 SCRIPT_NUMBER: Final = "+14155550101"

@@ -14,7 +14,7 @@ from bench.call.processes import KEY, MediaServer, wait_ready
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import reading
 from bench.conversation.stubs import Fault, Part
-from bench.support.ports import free_port
+from mediaserver.local_node import free_port
 from pipeline.agent import AgentEvent, AgentReport, CallOpened, UserKeyed, UserSaid
 from pipeline.latency import TurnLatency
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence, TurnRecord

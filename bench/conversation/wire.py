@@ -18,7 +18,7 @@ from bench.conversation.metrics import Outcome, summary
 from bench.conversation.processes import Server
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import Sound
-from bench.support.ports import free_port
+from mediaserver.local_node import free_port
 from sip.sdp.media_plan import CODECS
 
 AT_ONCE: Final = 16

@@ -13,7 +13,7 @@ from typing import Final
 
 import aiohttp
 
-from bench.support.ports import free_port
+from mediaserver.local_node import free_port
 
 AGENT: Final = "3a1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a31"
 KEY: Final = "bench-joins-key"

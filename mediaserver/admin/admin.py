@@ -6,7 +6,6 @@ directory and applied. Other nodes read the new revision within `POLL_S`."""
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
 import uuid
@@ -35,6 +34,7 @@ from mediaserver.store.managed import BY_FILE, Kind
 from mediaserver.store.store import Store
 from mediaserver.wiring import engine_problems
 from pipeline.net.egress import EgressPolicy
+from sip.egress import is_address
 from sip.message.uri import Uri
 from sip.transaction.hop import hop_of
 
@@ -50,9 +50,6 @@ PATTERN_LIMIT = 200
 REPEATS_LIMIT = 4
 _REPEATS = re.compile(r"[*+{]")
 _NESTED = re.compile(r"\)[*+?{]|\(\?(?!:)")
-
-_CLASH = re.compile(r"agent\[\d+\]")
-"""Agents have indices in a file; over the API they have none."""
 
 
 class Administration:
@@ -206,7 +203,7 @@ class Administration:
         proxies = (trunk.outbound_proxy,) if trunk.outbound_proxy else ()
         for uri in (trunk.uri, *trunk.backup_uris, *proxies):
             host = hop_of(Uri.parse(uri)).host.strip("[]")
-            if _is_address(host) and not self._egress.allows(host):
+            if is_address(host) and not self._egress.allows(host):
                 raise InvalidRequest("uri: this server does not connect to that address")
 
     def _check_takes_nobodys(self, trunk: TrunkSettings) -> None:
@@ -243,7 +240,7 @@ class Administration:
     def _check_url(self, key: str, url: str) -> None:
         """Refuses a URL with a closed IP address. A name is resolved and checked at each connection."""
         host = (urlsplit(url).hostname or "").strip("[]")
-        if _is_address(host) and not self._egress.allows(host):
+        if is_address(host) and not self._egress.allows(host):
             raise InvalidRequest(f"{key}: this server does not connect to that address")
 
 
@@ -303,11 +300,3 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _may_be_a_path(text: str) -> bool:
     return "/" in text or "\\" in text or text.startswith((".", "~"))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
