@@ -111,6 +111,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         rtp_ports=split_ports(settings.rtp_ports),
         public_address=settings.public_address,
         max_calls=settings.max_calls,
+        media_threads=settings.media_threads,
         trace=settings.trace,
         dns=settings.dns,
         user_agent=settings.user_agent,

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from pipeline.plane.plane import Plane, PlaneFull
+from pipeline.plane.plane import PlaneFull
+from pipeline.plane.planes import Planes
 from sip.admission_policy import RETRY_AFTER_S, AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId
@@ -97,7 +98,7 @@ class Endpoint:
 
     _driver: Driver
     _pacer: Pacer
-    _plane: Plane
+    _planes: Planes
 
     def __init__(self, settings: EndpointSettings) -> None:
         """Raises ValueError for a bad port range."""
@@ -131,7 +132,8 @@ class Endpoint:
         self._driver = Driver(self.settings, self._gate, self._take)
         self._pacer = Pacer(self._driver.loop)
         await self._driver.open()
-        self._plane = Plane(self._driver.loop, capacity=2 * self.settings.max_calls + 16)
+        rows, threads = 2 * self.settings.max_calls, self.settings.media_threads
+        self._planes = Planes(self._driver.loop, capacity=rows, threads=threads)
         self._open = True
         for trunk in self._trunks.values():
             self._register(trunk)
@@ -154,7 +156,7 @@ class Endpoint:
             invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
         driver.flush()
         await driver.close()
-        self._plane.close()
+        self._planes.close()
         self._offered.end()
 
     def drain(self) -> None:
@@ -299,8 +301,8 @@ class Endpoint:
         return len(self._calls) < self.settings.max_calls
 
     def _open_stream(self, peer: Hop) -> MediaStream:
-        host, loop = self._driver.local.media(peer), self._driver.loop
-        stream = MediaStream.open(self._ports, self._plane, host=host, loop=loop)
+        plane, host = self._planes.least_loaded(), self._driver.local.media(peer)
+        stream = MediaStream.open(self._ports, plane, host=host, loop=self._driver.loop)
         stream.signalled_by, stream.security.certificate = peer.host, self._certificate
         return stream
 

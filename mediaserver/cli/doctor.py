@@ -8,6 +8,7 @@ import shutil
 import socket
 import statistics
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import Extras, ModelEndpoint
+from pipeline.plane.priority import Priority, raised
 from sip.errors import SipError
 from sip.rtp.media_formats import payload_format
 from sip.sdp.media_plan import CODECS
@@ -67,6 +69,7 @@ async def examine(
         *codec_findings(settings),
         *port_findings(settings),
         limits_finding(settings),
+        await asyncio.to_thread(priority_finding),
     ]
     findings.append(await database_finding(settings))
     findings.append(await asyncio.to_thread(disk_finding, settings))
@@ -269,6 +272,17 @@ def limits_finding(settings: Settings) -> Finding:
         text = f"limit {most}, {needed} for sip.max_calls and server.http_connections: raise it"
         return Finding("open files", False, f"{text} (ulimit -Hn {needed})")
     return Finding("open files", True, f"limit {most}, {needed} needed")
+
+
+def priority_finding() -> Finding:
+    """Which priority the threads of the media plane get, by what a thread like them gets."""
+    with ThreadPoolExecutor(1) as one:
+        got = one.submit(raised).result()
+    if got is Priority.REAL_TIME:
+        return Finding("media priority", True, "SCHED_RR: nothing else on the machine delays a packet")
+    cost = "a program that keeps every core busy delays packets"
+    allow = "allow it by LimitRTPRIO=1 (config/systemd), or rtprio 1 in /etc/security/limits.conf"
+    return Finding("media priority", got is Priority.NICE, f"{got.value}, not SCHED_RR: {cost}; {allow}")
 
 
 def memory_finding() -> Finding:

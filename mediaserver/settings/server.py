@@ -87,6 +87,7 @@ class SipSettings(Table):
     rtp_ports: Ports = "20000-21999"
     public_address: Host | None = None
     max_calls: int = Field(default=1000, ge=1, le=100_000)
+    media_threads: int = Field(default=1, ge=1, le=64)
     trace: bool = True
     dns: Address | None = None
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")

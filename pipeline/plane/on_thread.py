@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from pipeline.plane.atomic import AT_WORK, FREE
+from pipeline.plane.priority import Priority, raised
 from pipeline.plane.rows import Field, scratch
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -31,7 +32,6 @@ if SUPPORTED:
 
 _CTL_ADD, _CTL_DEL = 1, 2
 _JOINED_S: Final = 2.0
-_NICE: Final = -10
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +94,8 @@ class OnThread:
         self._epoll.close()
 
     def _run(self) -> None:
-        try:
-            _raise_priority()
-        except OSError as error:
-            log.info("media plane at ordinary priority", extra={"reason": str(error)})
+        if (priority := raised()) is not Priority.REAL_TIME:
+            log.info("media plane is not at real-time priority", extra={"priority": priority.value})
         while True:
             try:
                 return run(*self._memory)
@@ -133,12 +131,3 @@ class OnThread:
         event = struct.pack("=Iq" if EPOLL_EVENT_BYTES == 12 else "=I4xq", select.EPOLLIN, number)
         if _libc.epoll_ctl(self._epoll.fileno(), operation, fd, event):
             raise OSError(ctypes.get_errno(), "epoll_ctl")
-
-
-def _raise_priority() -> None:
-    """Puts the calling thread, which takes a twentieth of a core, before threads that may keep one busy.
-    Raises OSError where that is not allowed."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    except OSError:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -42,6 +42,7 @@ class EndpointSettings:
     rtp_ports: tuple[int, int] = (20000, 21999)
     public_address: str | None = None
     max_calls: int = 1000
+    media_threads: int = 1
     user_agent: str = "openline-mediaserver"
     descriptor_ceiling: int | None = None
     tls_server: ssl.SSLContext | None = None

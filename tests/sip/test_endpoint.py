@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from pipeline.plane.plane import Plane
+from pipeline.plane.planes import SPARE, Planes
 from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier
@@ -284,8 +284,8 @@ async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_o
     async with phones() as world:
         small = Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099)))
         async with small:
-            small._plane.close()
-            small._plane = Plane(asyncio.get_running_loop(), capacity=1)
+            small._planes.close()
+            small._planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
             small.add_trunk(replace(LINE, id="in"))
             uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
             trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))

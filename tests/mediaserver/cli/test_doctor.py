@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from mediaserver.cli.doctor import (
     clock_finding,
     engine_findings,
     examine,
+    priority_finding,
     rooms_findings,
     rtp_finding,
     timers_late_ms,
@@ -23,10 +25,12 @@ from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
 from mediaserver.wiring import missing_voice_detectors
 from pipeline.confinement.confinement import lacking
+from pipeline.plane.priority import REAL_TIME
 from tests.support.hostile.wild import wild_server
 from tests.support.http.models import Recognizer, fake_models
 from tests.support.kernels import WITHOUT_LANDLOCK
 from tests.support.node.node import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
+from tests.support.paths import ROOT
 
 
 def named(findings: list[Finding], name: str) -> list[Finding]:
@@ -232,3 +236,33 @@ def test_what_the_kernel_lacks_for_confinement_is_told(tmp_path: Path) -> None:
         (told,) = [line for line in done.stdout.splitlines() if " confinement: " in line]
         assert told.startswith(begins)
         assert any(line.startswith("ok       agent Reminder: script") for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("refused", "ok", "said"),
+    [
+        ((), True, "SCHED_RR"),
+        (("sched_setscheduler",), True, "nice"),
+        (("sched_setscheduler", "setpriority"), False, "ordinary"),
+    ],
+    ids=str,
+)
+def test_the_priority_of_the_media_threads_is_told(
+    monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...], ok: bool, said: str
+) -> None:
+    def refuses(*_: object) -> None:
+        raise PermissionError
+
+    def allows(*_: object) -> None: ...
+
+    for name in ("sched_setscheduler", "setpriority"):
+        monkeypatch.setattr(os, name, refuses if name in refused else allows)
+    finding = priority_finding()
+    assert (finding.ok, finding.text.split(",")[0].split(":")[0]) == (ok, said)
+    assert ("LimitRTPRIO" in finding.text) is bool(refused)
+
+
+def test_the_unit_of_systemd_allows_what_the_media_threads_ask_for() -> None:
+    unit = (ROOT / "config" / "systemd" / "mediaserver.service").read_text()
+    limits = dict(line.split("=", 1) for line in unit.splitlines() if line.startswith("Limit"))
+    assert int(limits["LimitRTPRIO"]) >= REAL_TIME

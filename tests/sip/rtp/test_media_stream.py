@@ -518,7 +518,8 @@ async def test_a_listener_may_close_the_stream(office: Office, peer: Peer) -> No
             stream.close()
 
     start(stream, plan(peer.port))
-    stream.attach(Impatient(), None)
+    recorder = Impatient()
+    stream.attach(recorder, None)
     for packet in packets([b"\x11" * 160] * 5):
         peer.send(stream, packet)
     await until(lambda: office.ports.in_use == 0)
