@@ -621,3 +621,17 @@ async def test_a_handshake_with_somebody_else_makes_no_call(office: Office) -> N
     await until(lambda: bool(told))
     assert told == [(Insecure.NO_KEYS, "another certificate than SDP names")]
     assert one.stats.packets_sent == other.stats.packets_sent == 0
+
+
+async def test_who_makes_the_handshake_is_the_far_end_wherever_sdp_says_it_is(office: Office) -> None:
+    one, other = office.open(), office.open()
+    recorders = (RecordingListener(), RecordingListener())
+    certificates = (Certificate(), Certificate())
+    prints = [frozenset({("sha-256", each.fingerprint.split()[1])}) for each in certificates]
+    for stream, own, recorder in zip((one, other), certificates, recorders, strict=True):
+        stream.security.certificate = own
+        stream.attach(recorder, None)
+    start(one, plan(9, rtcp_mux=True, security=Handshake(Role.PASSIVE, prints[1])), symmetric=True)
+    start(other, plan(one.local_port, rtcp_mux=True, security=Handshake(Role.ACTIVE, prints[0])))
+    await until(lambda: all(len(each.frames) >= 10 for each in recorders))
+    assert one.security.encryption.keys == "dtls"
