@@ -49,6 +49,8 @@ RTP_COUNTS: Mapping[str, str] = {
     "strange_address": "strange_address",
     "bad_packets": "bad",
     "concealed": "concealed",
+    "forged": "forged",
+    "replayed": "replayed",
 }
 """Field of a call's media statistics -> value of the label `kind` of `mediaserver_rtp_packets_total`."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from bench import report
-from bench.call import local
+from bench.call import in_turns, local
 from bench.call import report as call_report
 from bench.call.caller import Mode
 from bench.call.phases import Phases, Plan
@@ -87,8 +87,9 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
     show_default=True,
     help="Stub engines without delay, or Whisper and Piper of the extra `local`.",
 )
+@click.option("--srtp", is_flag=True, help="Compare the CPU of calls with SRTP and without, in turns.")
 def main(
-    calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str
+    calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str, srtp: bool
 ) -> None:
     """Measures latency, pacing and cost of calls over SIP and RTP. With `--engines local`, recorded people
     call, more and more of them until a limit is exceeded."""
@@ -105,6 +106,10 @@ def main(
         sweep=base.sweep,
         sweep_seconds=base.sweep_seconds,
     )
+    if srtp:
+        with before_others(wanted=realtime):
+            in_turns.run(plan)
+        return
     with before_others(wanted=realtime):
         figures = measure(plan, sweep=sweep)
     call_report.show(figures)

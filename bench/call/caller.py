@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from bench.call.impaired_line import ImpairedLine
+from bench.call.protected import Keys
 
 FRAME_NS: Final = 20_000_000
 SO_TIMESTAMPNS: Final = 35
@@ -45,12 +46,14 @@ PEOPLE_PAUSE_MS: Final = (1000, 2500)
 
 class Mode(Enum):
     """Whether the caller follows the script, does so on an impaired line (`bench.call.impaired_line`), never
-    stops, or plays recordings (`bench.call.people`)."""
+    stops, plays recordings (`bench.call.people`), or follows the script over SRTP
+    (`bench.call.protected`)."""
 
     SCRIPT = "script"
     IMPAIRED = "impaired"
     ALWAYS = "always"
     PEOPLE = "people"
+    PROTECTED = "protected"
 
 
 class Floor(Enum):
@@ -133,6 +136,7 @@ class Caller:
         self.due_ns = 0
         self._regular_ns = 0  # when the packet is due without jitter
         self._rng = random.Random(seed)
+        self.keys = Keys() if mode is Mode.PROTECTED else None
         self._line = ImpairedLine(random.Random(seed + 1)) if mode is Mode.IMPAIRED else None
         self._mode = mode
         self._patience_ns = round(patience_s * 1e9)
@@ -144,7 +148,7 @@ class Caller:
         self._interrupts = False
         self._pause_ns = self._next_pause()
         self._voiced_ns = self._decision_ns = self._first_loud_ns = self._last_loud_ns = 0
-        self._sequence = self._rng.getrandbits(16)
+        self._sequence = self._rng.getrandbits(15)
         self._timestamp = self._rng.getrandbits(32)
         self._ssrc = self._rng.getrandbits(32)
 
@@ -191,7 +195,8 @@ class Caller:
                 self._sequence = (self._sequence + (not self._line.suppressed)) & 0xFFFF
                 return
             payload = carried
-        self.socket.send(_HEADER.pack(0x80, begins, self._sequence, self._timestamp, self._ssrc) + payload)
+        packet = _HEADER.pack(0x80, begins, self._sequence, self._timestamp, self._ssrc) + payload
+        self.socket.send(packet if self.keys is None else self.keys.seal(packet))
         self._sequence = (self._sequence + 1) & 0xFFFF
 
     def readable(self) -> None:
@@ -201,6 +206,10 @@ class Caller:
         except OSError:
             return
         now_ns = stamp_ns(ancillary[0][2])
+        if self.keys is not None:
+            data = self.keys.open(data)
+            if not data:
+                return
         if self.recording:
             self.heard.arrivals_ns.append(now_ns)
             self.heard.sequences.append(_SEQUENCE.unpack_from(data, 2)[0])

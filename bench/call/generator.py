@@ -108,6 +108,7 @@ class Generator:
             call_id=f"{self._run_id}-{number}",
             caller=f"+{self.job.first_number + number}",
             called=self.job.called,
+            keys=caller.keys,
         )
         self.lines.append(line)
         self.callers.append(caller)

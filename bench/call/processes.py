@@ -58,6 +58,7 @@ company = "bench"
 uri = "sip:127.0.0.1:{sip};transport=udp"
 allow_from = ["127.0.0.1/32"]
 codecs = ["pcmu"]
+srtp = "optional"
 
 [[agent]]
 id = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"

@@ -7,6 +7,8 @@ import re
 from enum import Enum, auto
 from typing import Final
 
+from bench.call.protected import Keys
+
 T1_NS: Final = 500_000_000
 GIVE_UP_NS: Final = 8_000_000_000
 """Nanoseconds after which a call without a final response counts as failed."""
@@ -42,6 +44,7 @@ class Line:
         called: str,
         codec: str = PCMU,
         events: str = "",
+        keys: Keys | None = None,
     ) -> None:
         self.state = LineState.CALLING
         self.call_id = call_id
@@ -53,6 +56,7 @@ class Line:
         """Seconds of the refusal's Retry-After; 0 without one."""
         self.retransmissions = 0
         self._contact = contact
+        self._keys = keys
         self._target = self._uri = f"sip:{called}@{server[0]}:{server[1]}"
         self._to_tag = ""
         self._formats = [codec, events] if events else [codec]
@@ -65,9 +69,10 @@ class Line:
         types = " ".join(each.partition(" ")[0] for each in self._formats)
         body = (
             f"v=0\r\no=- 1 1 IN IP4 {host}\r\ns=-\r\nc=IN IP4 {host}\r\nt=0 0\r\n"
-            f"m=audio {port} RTP/AVP {types}\r\n"
+            f"m=audio {port} RTP/{'AVP' if self._keys is None else 'SAVP'} {types}\r\n"
             + "".join(f"a=rtpmap:{each}\r\n" for each in self._formats)
             + "a=ptime:20\r\n"
+            + ("" if self._keys is None else self._keys.line)
         )
         self.invited_ns = now_ns
         return self._first(self._request("INVITE", 1, body), now_ns)
@@ -124,6 +129,8 @@ class Line:
                 self.retry_after_s = int(_header(message, "Retry-After") or 0)
                 self._fail(str(status))
             return self._request("ACK", 1)
+        if self._keys is not None and not self._keys.take(message):
+            self._fail("answer without a key")
         if self.state is LineState.CALLING:
             self._wait_ns = 0
             self.state, self.answered_ns = LineState.TALKING, now_ns

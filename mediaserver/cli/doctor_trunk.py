@@ -1,5 +1,5 @@
 """`mediaserver doctor --sip TRUNK`: rings a number over a trunk, and says which step fails: number, DNS,
-route, TLS, credentials, codec or NAT."""
+route, TLS, credentials, codec, SRTP or NAT."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sip.endpoint import Endpoint
 from sip.errors import SipError
 from sip.message.message import Response, parse
 from sip.message.uri import Uri
+from sip.sdp.security import Srtp
 from sip.stack.dns import Dns
 from sip.stack.resolver import Names
 from sip.stack.router import Router
@@ -45,6 +46,7 @@ class Step(StrEnum):
     TLS = "TLS"
     CREDENTIALS = "credentials"
     CODEC = "codec"
+    SRTP = "SRTP"
     NAT = "NAT"
 
 
@@ -57,6 +59,8 @@ class Failed(Exception):
 
 
 _PASSWORD = "the carrier asks for a password, or refuses this one: check username and password"
+_NONE_OF_THESE = "the carrier has none of these codecs, or wants SRTP: check codecs and srtp"
+_NOT_THIS_SRTP = "the carrier takes no SRTP of this kind, or none of these codecs: check srtp and codecs"
 OF_STATUS = {
     401: (
         Step.CREDENTIALS,
@@ -75,8 +79,8 @@ OF_STATUS = {
     484: (Step.NUMBER, "the carrier finds it incomplete: check number_format"),
     604: (Step.NUMBER, "the carrier knows it nowhere: check number_format"),
     415: (Step.CODEC, "the carrier does not take this description of media: check codecs"),
-    488: (Step.CODEC, "the carrier has none of these codecs: check codecs"),
-    606: (Step.CODEC, "the carrier has none of these codecs: check codecs"),
+    488: (Step.CODEC, _NONE_OF_THESE),
+    606: (Step.CODEC, _NONE_OF_THESE),
 }
 """What a refusal says about the trunk; busy, declined and not answered say that it works."""
 
@@ -91,18 +95,27 @@ async def examine_trunk(settings: Settings, trunk_id: str, number: str) -> list[
     try:
         said = await _ring(settings, directory, trunk, number)
     except Failed as failed:
-        return list(_findings(failed, secure=_secure(trunk)))
-    return [*_findings(None, secure=_secure(trunk)), Finding("call", True, said)]
+        return list(_findings(failed, trunk))
+    return [*_findings(None, trunk), Finding("call", True, said)]
 
 
-def _findings(failed: Failed | None, *, secure: bool) -> Iterator[Finding]:
+def _findings(failed: Failed | None, trunk: TrunkSettings) -> Iterator[Finding]:
+    left_out = {Step.TLS} if not _secure(trunk) else set()
+    if trunk.srtp == "off":
+        left_out.add(Step.SRTP)
     for step in Step:
-        if step is Step.TLS and not secure and (failed is None or failed.step is not Step.TLS):
-            continue
         if failed is not None and step is failed.step:
             yield Finding(step, False, str(failed))
             return
-        yield Finding(step, True, "as it should be")
+        if step not in left_out:
+            yield Finding(step, True, _KEYS_SEEN if _shows_keys(step, trunk) else "as it should be")
+
+
+_KEYS_SEEN = "as it should be, but who reads the signalling reads the keys: ;transport=tls in uri"
+
+
+def _shows_keys(step: Step, trunk: TrunkSettings) -> bool:
+    return step is Step.SRTP and trunk.srtp in ("sdes", "optional") and not _secure(trunk)
 
 
 def _secure(trunk: TrunkSettings) -> bool:
@@ -175,6 +188,7 @@ async def _outcome(call: Call, line: SipTrunkSettings, hops: list[Hop]) -> str:
     try:
         await asyncio.sleep(AUDIO_S)
         _check_nat(call)
+        _check_srtp(call)
         if call.state is CallState.ANSWERED and not call.stats.packets_received:
             raise Failed(
                 Step.NAT, "no audio arrives: set public_address, open rtp_ports, or try symmetric_rtp"
@@ -190,6 +204,8 @@ async def _blame(call: Call, failed: CallFailed, line: SipTrunkSettings, hops: l
         raise Failed(
             Step.NAT, "the carrier's media or contact is at an address closed to the trunk: docs/trunks.md"
         )
+    if line.srtp in (Srtp.SDES, Srtp.DTLS) and failed.cause is HangupCause.INCOMPATIBLE:
+        raise Failed(Step.SRTP, _NOT_THIS_SRTP)
     if failed.cause is HangupCause.INCOMPATIBLE and failed.code not in OF_STATUS:
         raise Failed(Step.CODEC, "the carrier's answer has no codec in common: check codecs")
     if failed.code in OF_STATUS:
@@ -240,6 +256,14 @@ def _answers(call: Call) -> Iterator[Response]:
         message = None if each.sent else parse(each.data)
         if isinstance(message, Response):
             yield message
+
+
+def _check_srtp(call: Call) -> None:
+    """Raises `Failed` where what comes is not authentic, or keys were to come by a handshake and did not."""
+    if call.stats.forged and not call.stats.packets_received:
+        raise Failed(Step.SRTP, "the carrier's packets are not authentic: it uses other keys than it names")
+    if call.state is CallState.ENDED and call.cause is HangupCause.INCOMPATIBLE:
+        raise Failed(Step.SRTP, "no keys: the handshake of DTLS failed")
 
 
 def _check_nat(call: Call) -> None:

@@ -156,6 +156,10 @@ class Softphone:
         config.mediaConfig.transportConfig.port = int(
             options.get("rtp_port") or random.randrange(40000, 60000, 16)
         )
+        if options.get("srtp"):
+            mandatory = options["srtp"] == "mandatory"
+            config.mediaConfig.srtpUse = pj.PJMEDIA_SRTP_MANDATORY if mandatory else pj.PJMEDIA_SRTP_OPTIONAL
+            config.mediaConfig.srtpSecureSignaling = 0
         if options.get("username"):
             credential = pj.AuthCredInfo("digest", "*", options["username"], 0, options.get("password", ""))
             config.sipConfig.authCreds.append(credential)
@@ -312,7 +316,9 @@ def obey(phone: Softphone, command: dict[str, Any]) -> None:
 )
 @click.option("--port", default=0, help="SIP port on 127.0.0.1; 0 takes a free one.")
 @click.option(
-    "--options", default="{}", help="JSON: answer_after_s, answer_code, codecs, tcp, username, password."
+    "--options",
+    default="{}",
+    help="JSON: answer_after_s, answer_code, codecs, srtp, tcp, username, password.",
 )
 def main(directory: Path, port: int, options: str) -> None:
     """Runs a softphone until `{"do": "quit"}` or the end of input."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,25 @@ async def test_a_wrong_password_registers_nothing(tmp_path: Path) -> None:
         async with baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site, "guess")):
             await until(lambda: server.endpoint.stats.wrong_passwords > 0)
         assert server.endpoint.trunks["carrier"].binding is None
+
+
+async def test_a_registered_phones_audio_is_protected_and_no_trace_shows_a_key(tmp_path: Path) -> None:
+    site = phone_site(tmp_path).change("accept_register = true", 'accept_register = true\nsrtp = "sdes"')
+    phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site), media="srtp-mand")
+    async with running(site) as (server, client), phone:
+        await until(lambda: server.endpoint.trunks["carrier"].binding is not None)
+        call_id = await place_call(client)
+        async with asyncio.timeout(20):
+            while (await status_of(client, call_id)) != "ANSWERED":
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1.5)
+        async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)):
+            report = await until_final(client, call_id)
+        async with client.get(f"/api/v1/calls/{call_id}/trace", headers=bearer(KEY)) as told:
+            trace = await told.text()
+        async with client.get(f"/api/v1/calls/{call_id}/trace.pcap", headers=bearer(KEY)) as told:
+            pcap = await told.read()
+    assert report["sip"]["mediaEncryption"] == {"keys": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80"}
+    assert "inline:***" in trace
+    assert set(re.findall(r"inline:(\S{3})", trace)) == {"***"}
+    assert set(re.findall(rb"inline:(\S{3})", pcap)) == {b"***"}

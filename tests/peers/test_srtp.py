@@ -18,8 +18,10 @@ from sip.states import HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
 from tests.support.sip.baresip import baresip
+from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -124,3 +126,44 @@ async def test_we_call_baresip_with_a_handshake(phone: Endpoint, tmp_path: Path)
         await talk(call)
     assert call.encryption.keys == "dtls"
     assert heard_by_baresip(tmp_path)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("sdes", "mandatory"), ("optional", "optional")])
+async def test_pjsip_is_called_held_and_heard(
+    phone: Endpoint, tmp_path: Path, ours: str, theirs: str
+) -> None:
+    async with SoftphoneProcess(tmp_path, answer_after_s=0.1, srtp=theirs) as peer:
+        call = await trunk_to(phone, peer.port, ours).call("+14155550123")
+        await call.answered()
+        ear = Party(call, tone(OURS_HZ, 1.0, call.rate_hz))
+        await peer.event("state", state="CONFIRMED")
+        peer.do("hold", line=0)
+        await until(lambda: call.held)
+        peer.do("resume", line=0)
+        await until(lambda: not call.held)
+        await call.hold()
+        await call.resume()
+        before = len(ear.frames)
+        await until(lambda: len(ear.frames) > before + 20)
+        ear = Party(call, tone(OURS_HZ, 1.0, call.rate_hz))
+        await asyncio.sleep(1.2)
+        await call.hang_up()
+        await call.ended()
+    assert call.encryption.keys == "sdes"
+    assert call.stats.forged == 0
+    theirs_heard, theirs_hz = peer.heard()
+    assert loudly(theirs_heard, theirs_hz, OURS_HZ)
+
+
+async def test_pjsip_calls_us(phone: Endpoint, tmp_path: Path) -> None:
+    assert phone.udp_address is not None
+    trunk_to(phone, 9, "sdes")
+    async with SoftphoneProcess(tmp_path, srtp="mandatory") as peer:
+        peer.do("dial", uri=f"sip:1001@127.0.0.1:{phone.udp_address[1]}")
+        call = await anext(phone.incoming())
+        await call.answer()
+        ear = Party(call, tone(OURS_HZ, 1.0, call.rate_hz))
+        await until(lambda: len(ear.frames) > 40)
+        await call.hang_up()
+        await call.ended()
+    assert (call.encryption.keys, call.stats.forged) == ("sdes", 0)

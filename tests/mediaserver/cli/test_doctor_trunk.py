@@ -59,6 +59,12 @@ def _no_audio(far: Rogue) -> None:
     far.say(200, far.contact, body=far.media)
 
 
+def _forges(far: Rogue) -> None:
+    key = f"a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{'A' * 40}\r\n".encode()
+    far.say(200, far.contact, body=far.media.replace(b"RTP/AVP", b"RTP/SAVP") + key)
+    far.rtp.on_datagram = far.rtp.transport.sendto  # what came, which is under our key
+
+
 FAULTS = {
     "not a number": Fault("number", number="nobody"),
     "not what the trunk accepts": Fault("number", number="+14159990123"),
@@ -76,6 +82,9 @@ FAULTS = {
     "488": Fault("codec", refuses(488)),
     "415": Fault("codec", refuses(415)),
     "an answer with another codec": Fault("codec", _other_codec),
+    "488 to SRTP": Fault("SRTP", refuses(488), keys='srtp = "sdes"'),
+    "an answer without a key": Fault("SRTP", _no_audio, keys='srtp = "sdes"'),
+    "packets under another key": Fault("SRTP", _forges, keys='srtp = "sdes"'),
     "404": Fault("number", refuses(404)),
     "484": Fault("number", refuses(484)),
     "604": Fault("number", refuses(604)),

@@ -236,6 +236,8 @@ def edited(old: str, new: str) -> str:
             "trunk[0].allow_from[0]: must be a network",
         ),
         ('uri = "sip:', 'register_ = true\nuri = "sip:', "trunk[0].register_: unknown key"),
+        ('uri = "sip:', 'srtp = "zrtp"\nuri = "sip:', "trunk[0].srtp: input should be"),
+        ('uri = "sip:', 'srtp = true\nuri = "sip:', "trunk[0].srtp: input should be"),
         (f'id = "{AGENT}"', 'id = "reminder"', "agent[0].id: must be a UUID"),
         ('trunk = "carrier"', 'trunk = "none"', "agent[0].trunk: company 'acme' has no trunk 'none'"),
         ('trunk = "carrier"\n', "", "agent[0].trunk: an agent with a phone number needs the trunk"),

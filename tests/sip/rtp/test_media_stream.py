@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from pylibsrtp import Policy, Session
 
 from pipeline.plane.plane import Plane
+from pipeline.plane.srtp import Opener
+from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.errors import LocalError
+from sip.rtp.dtls import Certificate
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange
 from sip.rtp.rtcp import Bye, SenderReport, parse
+from sip.rtp.stream_security import Insecure
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec
+from sip.sdp.security import Handshake, Role
 from tests.support.speech.media import (
     RecordingListener,
     Voice,
@@ -120,6 +126,12 @@ def peer(office: Office) -> Peer:
 
 def start(stream: MediaStream, agreed: Any, **changes: Any) -> None:
     stream.configure(agreed, **{"symmetric": False, "media_timeout_s": 30.0, "inband_dtmf": False, **changes})
+
+
+def protected(suite: Suite = Suite.AES_CM_128_HMAC_SHA1_80) -> tuple[Masters, Masters]:
+    """Keys as either end has them."""
+    here, there = Master.new(suite), Master.new(suite)
+    return Masters(here, there), Masters(there, here)
 
 
 def connect(
@@ -561,3 +573,117 @@ async def test_a_port_that_nobody_listens_on_is_no_error(office: Office) -> None
     stream = office.open()
     start(stream, plan(gone.port))
     await until(lambda: stream.stats.packets_sent + stream.stats.send_errors > 10)
+
+
+@pytest.mark.parametrize("suite", list(Suite), ids=lambda each: each.name)
+async def test_two_protected_streams_hear_each_other_and_their_keys(office: Office, suite: Suite) -> None:
+    one, other = office.open(), office.open()
+    recorder, other_recorder = RecordingListener(), RecordingListener()
+    ours, theirs = protected(suite)
+    for stream, far, keys, listener in ((one, other, ours, recorder), (other, one, theirs, other_recorder)):
+        start(stream, plan(far.local_port, rtcp_port=far.local_port + 1, security=keys))
+        stream.attach(listener, None)
+    await asyncio.gather(one.send_dtmf("19#A"), other.send_dtmf("*0"))
+    await until(lambda: len(other_recorder.digits) == 4 and len(recorder.digits) == 2)
+    await until(lambda: len(other_recorder.frames) >= 20)
+    assert (other_recorder.digits, recorder.digits) == (list("19#A"), list("*0"))
+    for stream in (one, other):
+        stats = stream.stats
+        assert stats.forged == stats.replayed == stats.bad_packets == stats.send_errors == 0
+        assert stream.security.encryption.suite == suite.value
+
+
+async def test_nothing_leaves_in_the_clear_and_reports_are_protected(office: Office, peer: Peer) -> None:
+    stream = office.open()
+    ours, _ = protected()
+    start(stream, plan(peer.port, rtcp_port=peer.port + 1, security=ours))
+    seen = await peer.receives(5)
+    stream.close()
+    assert all(len(packet.payload) == 170 and b"\xff" * 16 not in packet.payload for packet in seen)
+    opener = Opener(ours.sent)
+    compounds = [opener.report(data) for data in peer.reports()]
+    assert compounds
+    assert None not in compounds
+
+
+async def test_forged_packets_are_told_once_and_never_heard(office: Office, peer: Peer) -> None:
+    stream, recorder, told = office.open(), RecordingListener(), []
+    ours, _ = protected()
+    start(stream, plan(peer.port, security=ours))
+    stream.attach(recorder, None)
+    stream.on_insecure = lambda wrong, reason: told.append(wrong)
+    for packet in packets([b"\x11" * 160] * 30):
+        peer.send(stream, packet)
+        await asyncio.sleep(0.02)
+    await until(lambda: stream.stats.forged == 30)
+    await until(lambda: len(told) == 1)
+    start(stream, plan(peer.port, security=protected()[0]))
+    for packet in packets([b"\x11" * 160] * 5, sequence=200):
+        peer.send(stream, packet)
+    await until(lambda: len(told) == 2)
+    assert told == [Insecure.FORGED, Insecure.FORGED]
+    assert recorder.frames == []
+
+
+async def test_a_stranger_without_the_key_is_never_latched_onto(office: Office, peer: Peer) -> None:
+    stream, recorder = office.open(), RecordingListener()
+    ours, theirs = protected()
+    start(stream, plan(9, security=ours), symmetric=True)
+    stream.attach(recorder, None)
+    stranger = office.peer()
+    for packet in packets([b"\x22" * 160] * 30, ssrc=0x99):
+        stranger.send(stream, packet)
+        await asyncio.sleep(0.02)
+    session = Session(
+        Policy(
+            key=theirs.sent.secret, ssrc_type=Policy.SSRC_ANY_OUTBOUND, srtp_profile=theirs.sent.suite.profile
+        )
+    )
+    for packet in packets([b"\x11" * 160] * 10):
+        peer.send(stream, session.protect(packet.to_bytes()))
+        await asyncio.sleep(0.02)
+    await until(lambda: len(recorder.frames) == 10)
+    assert stranger.received() == []
+    await until(lambda: bool(_drain(peer.rtp)))
+
+
+async def test_a_handshake_makes_the_keys_of_both_streams(office: Office) -> None:
+    one, other = office.open(), office.open()
+    recorders = (RecordingListener(), RecordingListener())
+    roles = (Role.ACTIVE, Role.PASSIVE)
+    certificates = (Certificate(), Certificate())
+    for at, (stream, far) in enumerate(((one, other), (other, one))):
+        name, value = certificates[1 - at].fingerprint.split()
+        stream.security.certificate = certificates[at]
+        wanted = Handshake(roles[at], frozenset({(name, value)}))
+        start(stream, plan(far.local_port, rtcp_mux=True, security=wanted))
+        stream.attach(recorders[at], None)
+    await until(lambda: all(len(each.frames) >= 10 for each in recorders))
+    assert {one.security.encryption.keys, other.security.encryption.keys} == {"dtls"}
+    assert one.stats.forged == other.stats.forged == 0
+
+
+async def test_a_handshake_with_somebody_else_makes_no_call(office: Office) -> None:
+    one, other, told = office.open(), office.open(), []
+    wrong = frozenset({("sha-256", Certificate().fingerprint.split()[1])})
+    one.on_insecure = lambda wrong, reason: told.append((wrong, reason))
+    for stream, far, role in ((one, other, Role.ACTIVE), (other, one, Role.PASSIVE)):
+        stream.security.certificate = Certificate()
+        start(stream, plan(far.local_port, rtcp_mux=True, security=Handshake(role, wrong)))
+    await until(lambda: bool(told))
+    assert told == [(Insecure.NO_KEYS, "another certificate than SDP names")]
+    assert one.stats.packets_sent == other.stats.packets_sent == 0
+
+
+async def test_who_makes_the_handshake_is_the_far_end_wherever_sdp_says_it_is(office: Office) -> None:
+    one, other = office.open(), office.open()
+    recorders = (RecordingListener(), RecordingListener())
+    certificates = (Certificate(), Certificate())
+    prints = [frozenset({("sha-256", each.fingerprint.split()[1])}) for each in certificates]
+    for stream, own, recorder in zip((one, other), certificates, recorders, strict=True):
+        stream.security.certificate = own
+        stream.attach(recorder, None)
+    start(one, plan(9, rtcp_mux=True, security=Handshake(Role.PASSIVE, prints[1])), symmetric=True)
+    start(other, plan(one.local_port, rtcp_mux=True, security=Handshake(Role.ACTIVE, prints[0])))
+    await until(lambda: all(len(each.frames) >= 10 for each in recorders))
+    assert one.security.encryption.keys == "dtls"

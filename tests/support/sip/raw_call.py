@@ -8,7 +8,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class RawCall:
         self._to = f"<sip:{number}@127.0.0.1>"
         self._cseq = 1
 
-    async def __aenter__(self) -> RawCall:
+    async def __aenter__(self) -> Self:
         self.sip, self.rtp = await _bound(), await _bound()
         return self
 
