@@ -172,7 +172,7 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
 
 
 NAMED_BY_CONFIGURATION = {
-    "stt": frozenset({"pocketsphinx", "faster-whisper", "openai"}),
+    "stt": frozenset({"pocketsphinx", "faster-whisper", "openai", "websocket"}),
     "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
     "agent": frozenset({"script", "llm"}),
 }
@@ -234,7 +234,8 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
         yield from ((f"{table}.{key}", "auto has no settings: name an engine") for key in choice.options)
         return
     names = registry.known(choice.kind)
-    if choice.name not in names:
+    own = registry.is_class(choice.name)
+    if choice.name not in names and not own:
         if choice.name not in NAMED_BY_CONFIGURATION[choice.kind]:
             yield f"{table}.engine", f"no engine is called {choice.name!r}; there are {', '.join(names)}"
         return
@@ -243,8 +244,8 @@ def _refusals(table: str, choice: EngineChoice) -> Iterator[tuple[str, str]]:
     except SettingsRefused as refused:
         for key, reason in refused.problems:
             yield f"{table}.{key}" if key else table, reason
-    except EngineMissing:
-        return
+    except EngineMissing as missing:
+        yield from [(f"{table}.engine", str(missing))] * own
     except ValueError as error:
         yield table, str(error)
 

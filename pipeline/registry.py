@@ -1,4 +1,5 @@
-"""Finds engines by name: installed ones through entry points, a program's own through `register`.
+"""Finds engines by name: installed ones through entry points, a program's own through `register`, anybody's
+class as "module:Class".
 
 A distribution offers an engine with an entry point in one of the groups of `GROUPS`. Its object is a function
 that takes the engine's settings as a mapping, returns the engine, and raises `EngineMissing` or
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -49,8 +51,9 @@ def known(kind: str) -> tuple[str, ...]:
 def load(kind: str, name: str, settings: Mapping[str, Any]) -> Any:
     """Makes the engine `name` of `kind` ("stt", "tts", "agent") from `settings`, without starting it.
 
-    Raises `EngineMissing` for an unknown name (the message lists the known ones) or an engine whose libraries
-    are not installed, ValueError for settings that the engine refuses, `LocalError` for an unknown kind.
+    A name such as "my_package.ears:Ears" is that class, or a function, of an importable module. Raises
+    `EngineMissing` for an unknown name (the message lists the known ones) or an engine whose libraries are
+    not installed, ValueError for settings that the engine refuses, `LocalError` for an unknown kind.
     """
     return _factory(kind, name)(settings)
 
@@ -59,6 +62,8 @@ def _factory(kind: str, name: str) -> Factory:
     group = _group(kind)
     if (kind, name) in _registered:
         return _registered[kind, name]
+    if is_class(name):
+        return _class(name)
     for entry in _installed(group).select(name=name):
         try:
             factory: Factory = entry.load()
@@ -66,6 +71,24 @@ def _factory(kind: str, name: str) -> Factory:
             raise EngineMissing(f"engine {name!r} is installed but cannot be imported: {error}") from error
         return factory
     raise EngineMissing(f"no {kind} engine is called {name!r}; known: {', '.join(known(kind)) or 'none'}")
+
+
+def is_class(name: str) -> bool:
+    """Whether `name` is that of a class in a module ("module:Class")."""
+    module, colon, path = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *path.split(".")))
+
+
+def _class(name: str) -> Factory:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise EngineMissing(f"engine {name!r} cannot be imported: {error}") from error
+    factory: Factory = getattr(found, "from_settings", found)
+    return factory
 
 
 @cache  # each look reads the metadata of every distribution: 10 ms

@@ -91,6 +91,14 @@ class SpeechToText(Protocol):
         """Ends helper processes and threads."""
 
 
+@runtime_checkable
+class PerCall(Protocol):
+    """A recogniser that keeps something for each call, such as a socket."""
+
+    def for_call(self, call_id: str, *, language: str) -> SpeechToText:
+        """Gives the recogniser of one call, which speaks `language` at first; its `close` ends the call."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
     """A word of synthesised speech with its first sample and the one after its last, counted at the engine's

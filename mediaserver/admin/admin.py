@@ -224,17 +224,19 @@ class Administration:
     def _check_options(self, agent: AgentSettings) -> None:
         """Refuses engine options that name a file of this machine, or an address that the server does not
         connect to."""
-        tables: Mapping[str, object] = {
-            "llm": _llm_urls(agent.llm) if agent.llm is not None else {},
-            "stt": [each.options for each in agent.stt.chain],
-            "tts": [each.options for each in agent.tts.chain],
-            "ttsFallback": agent.tts_fallback.options if agent.tts_fallback is not None else {},
-        }
-        for name, options in tables.items():
+        engines = [("stt", each) for each in agent.stt.chain] + [("tts", each) for each in agent.tts.chain]
+        engines += [("ttsFallback", agent.tts_fallback)] if agent.tts_fallback is not None else []
+        if any(":" in engine.engine for _, engine in engines):
+            raise InvalidRequest("engine: only the server's own administrator may name classes")
+        tables: list[tuple[str, object, bool]] = [
+            (name, engine.options, engine.engine in _REMOTE) for name, engine in engines
+        ]
+        tables += [("llm", _llm_urls(agent.llm), True)] if agent.llm is not None else []
+        for name, options, is_remote in tables:
             for text in _strings(options):
-                if text.startswith(("http://", "https://")):
+                if text.startswith(("http://", "https://", "ws://", "wss://")):
                     self._check_url(name, text)
-                elif _may_be_a_path(text):
+                elif not is_remote and _may_be_a_path(text):
                     raise InvalidRequest(f"{name}: only the server's own administrator may name files")
 
     def _check_url(self, key: str, url: str) -> None:
@@ -284,6 +286,10 @@ def _check_pattern(pattern: str) -> None:
         raise InvalidRequest(
             f"accepts: at most {PATTERN_LIMIT} characters, {REPEATS_LIMIT} repeats, and no group repeated"
         )
+
+
+_REMOTE = frozenset({"openai", "websocket"})
+"""Engines behind a network, no option of which is a file."""
 
 
 def _strings(value: Any) -> Iterator[str]:

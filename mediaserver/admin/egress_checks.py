@@ -78,5 +78,5 @@ def _urls(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _urls(inner)
-    elif isinstance(value, str) and value.startswith(("http://", "https://")):
+    elif isinstance(value, str) and value.startswith(("http://", "https://", "ws://", "wss://")):
         yield value

@@ -52,7 +52,10 @@ def promised(tools: Sequence[PreCallTool]) -> dict[str, str]:
 async def brief(http: HttpClient, tools: Sequence[PreCallTool], claim: Claim, *, direction: str) -> Briefing:
     """Asks all tools at once; returns after the slowest, or its deadline. Never raises."""
     body = json.dumps(_subject(claim, direction), ensure_ascii=False).encode()
-    answers = await asyncio.gather(*(_outcome(http, tool, body) for tool in tools))
+    keys = [f"{claim.call_id}-{claim.epoch}-{tool.name}" for tool in tools]
+    answers = await asyncio.gather(
+        *(_outcome(http, tool, body, key) for tool, key in zip(tools, keys, strict=True))
+    )
     filled: dict[str, str] = {}
     objections = []
     for tool, answer in zip(tools, answers, strict=True):
@@ -80,19 +83,19 @@ def _subject(claim: Claim, direction: str) -> dict[str, Any]:
     }
 
 
-async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str] | ToolFailed:
+async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes, key: str) -> dict[str, str] | ToolFailed:
     """Returns the tool's variables, or why there are none. Anything may be wrong with a stranger's answer."""
     with boundary(log, "pre-call tool broke", tool=tool.name) as broken:
         try:
-            return await _ask(http, tool, body)
+            return await _ask(http, tool, body, key)
         except ToolFailed as failure:
             return failure
     return ToolFailed(broken.kind)
 
 
-async def _ask(http: HttpClient, tool: PreCallTool, body: bytes) -> dict[str, str]:
-    headers = {name: reveal(value) for name, value in tool.headers.items()}
-    headers["Content-Type"] = "application/json"
+async def _ask(http: HttpClient, tool: PreCallTool, body: bytes, key: str) -> dict[str, str]:
+    own = {name: reveal(value) for name, value in tool.headers.items()}
+    headers = {"Idempotency-Key": key, **own, "Content-Type": "application/json"}
     try:
         answer = await http.request(
             "POST",

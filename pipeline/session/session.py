@@ -81,7 +81,8 @@ class Session:
         self._call_id, self._leg_reason, self._ended = call_id, "", 0.0
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop, resumption=resumption)
-        heard_by = of_call(stt, partial(self._turn_log.fault_now, "stt"), call_id=call_id)
+        faulty = partial(self._turn_log.fault_now, "stt")
+        heard_by, self._of_call = of_call(stt, faulty, call_id=call_id, language=settings.language)
         self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, judged=detector is not None)
         parts = SessionParts(
             leg=leg,
@@ -111,6 +112,8 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
+        for each in self._of_call:
+            await each.close()
         dialogue.agent_turns.leave()  # breaks reference cycles: the session is freed without the collector
         return await self._result(reason)
 

@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineCircuitOpen, EngineError, EngineTimeout, contained, passes
-from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, SpeechToText
+from pipeline.speech import LONGEST_TEXT, Expected, Hypothesis, Listening, PerCall, SpeechToText
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +69,21 @@ class FallbackRecognizer:
         return FallbackListening(self, rate_hz=rate_hz, language=language, expected=expected)
 
 
-def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechToText:
-    """Gives `engine` for one call: `on_fault` is called once for each reason of a failure after which another
-    engine is asked, and log messages have the call's id."""
+def of_call(
+    engine: SpeechToText, on_fault: OnFault, *, call_id: str, language: str
+) -> tuple[SpeechToText, Sequence[SpeechToText]]:
+    """Gives `engine` for one call, and what is to be closed at its end. `on_fault` is called once for each
+    reason of a failure after which another engine is asked, and log messages have the call's id."""
+    own: list[SpeechToText] = []
+
+    def for_call(each: SpeechToText) -> SpeechToText:
+        if not isinstance(each, PerCall):
+            return each
+        own.append(each.for_call(call_id, language=language))
+        return own[-1]
+
     if not isinstance(engine, FallbackRecognizer):
-        return engine
+        return for_call(engine), own
     said: set[str] = set()
 
     def once(reason: str) -> None:
@@ -81,7 +91,8 @@ def of_call(engine: SpeechToText, on_fault: OnFault, *, call_id: str) -> SpeechT
             said.add(reason)
             on_fault(reason)
 
-    return FallbackRecognizer(engine.recognizers, on_fault=once, fields={"call_id": call_id})
+    recognizers = [GuardedRecognizer(for_call(each.engine), each.guard) for each in engine.recognizers]
+    return FallbackRecognizer(recognizers, on_fault=once, fields={"call_id": call_id}), own
 
 
 class FallbackListening:

@@ -142,9 +142,8 @@ async def test_a_decode_that_raises_the_unforeseen_costs_no_utterance(
         raise ZeroDivisionError
 
     monkeypatch.setattr(engine, "_heard", broken)
-    listening = of_call(recognizer, lambda reason: None, call_id="call-1").listen(
-        rate_hz=LINE_HZ, language="en", expected=YES_NO
-    )
+    ears, _ = of_call(recognizer, lambda reason: None, call_id="call-1", language="en")
+    listening = ears.listen(rate_hz=LINE_HZ, language="en", expected=YES_NO)
     push(listening, yes)
     async with asyncio.timeout(LIMIT_S):
         assert (await listening.result()).text.startswith("yes")

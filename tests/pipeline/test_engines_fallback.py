@@ -230,7 +230,7 @@ def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
     faults: list[str] = []
 
     async def scene() -> str:
-        fallback = of_call(fallback_of(only), faults.append, call_id="c")
+        fallback, _ = of_call(fallback_of(only), faults.append, call_id="c", language="en")
         listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
         listening.push(frames(1)[0])
         asking = asyncio.create_task(listening.result())
@@ -265,7 +265,7 @@ def test_failures_that_were_got_over_are_told_once() -> None:
     faults: list[str] = []
 
     async def scene() -> None:
-        fallback = of_call(fallback_of(first, second), faults.append, call_id="c")
+        fallback, _ = of_call(fallback_of(first, second), faults.append, call_id="c", language="en")
         for _ in range(6):
             assert await heard(fallback) == "60"
 

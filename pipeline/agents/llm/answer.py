@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -361,7 +362,8 @@ class Answer:
         with boundary(log, "tool broke", call_id=self._state.call_id, tool=spec.name):
             try:
                 async with asyncio.timeout(spec.timeout_s):
-                    text = await tool.call(arguments, {**self._state.variables, **self._state.given})
+                    given = {**self._state.variables, **self._state.given}
+                    text = await tool.call(arguments, given, key=str(uuid.uuid4()))
                 result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
             except TimeoutError:
                 result = _error("no answer in time; whether it was done is not known")

@@ -141,6 +141,16 @@ async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> 
         ("/agents", agent_of(None, stt={"engine": "no-such"}), "stt.engine: no engine is called"),
         (
             "/agents",
+            agent_of(None, stt={"engine": "os:system"}),
+            "engine: only the server's own administrator may name classes",
+        ),
+        (
+            "/agents",
+            agent_of(None, stt={"engine": "websocket", "url": "ws://169.254.169.254/x", "final": {}}),
+            "stt: this server does not connect to that address",
+        ),
+        (
+            "/agents",
             agent_of(None, stt={"engine": "test-ears", "model": "/etc/passwd"}),
             "stt: only the server's own administrator may name files",
         ),

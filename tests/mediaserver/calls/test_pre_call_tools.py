@@ -138,6 +138,7 @@ async def test_an_answer_fills_the_variables_that_the_agent_names() -> None:
     }
     assert asked.headers[0]["Authorization"] == "Bearer x"
     assert asked.headers[0]["Content-Type"] == "application/json"
+    assert asked.headers[0]["Idempotency-Key"]
 
 
 async def test_a_web_call_has_variables_for_tools_only() -> None:

@@ -61,12 +61,14 @@ class HttpTool:
         self._settings = settings
         self._web = web
 
-    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-        """Sends the request; returns the body of a 2xx answer. Raises `ToolFailed`."""
+    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str], *, key: str = "") -> str:
+        """Sends the request, with `key` as its `Idempotency-Key`; returns the body of a 2xx answer. Raises
+        `ToolFailed`."""
         settings = self._settings
         url, rest = self._url(arguments)
         rest |= {name: fill(text, variables) for name, text in settings.fixed.items()}
-        headers = {"Accept": "application/json", **revealed(settings.headers)}
+        known_by = {"Idempotency-Key": key} if key else {}
+        headers = {"Accept": "application/json", **known_by, **revealed(settings.headers)}
         body = None
         if settings.method in IN_QUERY:
             query = urlencode({name: _text(value) for name, value in rest.items()})

@@ -70,18 +70,19 @@ class McpServer:
             if missing:
                 log.warning("MCP server lacks tools", extra={"tools": ", ".join(sorted(missing))})
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Calls the tool; returns the text of its result. Raises `ToolFailed`."""
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, key: str = "") -> str:
+        """Calls the tool, with `key` as `Idempotency-Key` of the request and of its repetition; returns the
+        text of its result. Raises `ToolFailed`."""
         params = {"name": name, "arguments": dict(arguments)}
         session = self._session
         try:
             try:
-                result = await self._ask("tools/call", params)
+                result = await self._ask("tools/call", params, key=key)
             except _SessionOver:  # the server forgot the session before it did anything
                 async with self._opening:
                     if self._session == session:  # unless another call has begun a new session meanwhile
                         await self._initialize()
-                result = await self._ask("tools/call", params)
+                result = await self._ask("tools/call", params, key=key)
         except EngineError as error:
             raise ToolFailed(str(error)) from error
         text = "\n".join(_texts(result))
@@ -135,12 +136,13 @@ class McpServer:
 
     # JSON-RPC over HTTP -------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, method: str, params: Mapping[str, Any], *, key: str = "") -> Mapping[str, Any]:
         self._ids += 1
         identity = self._ids
         answer = await self._post(
             {"jsonrpc": "2.0", "id": identity, "method": method, "params": params},
             _Awaited(identity).has_come,
+            key=key,
         )
         for message in _messages(answer, is_list=method == _LIST):
             if message.get("id") != identity:
@@ -154,13 +156,16 @@ class McpServer:
                 return result
         raise EngineError(f"MCP server did not answer {method}", retryable=True)
 
-    async def _post(self, message: Mapping[str, Any], is_whole: IsWhole | None = None) -> HttpAnswer:
+    async def _post(
+        self, message: Mapping[str, Any], is_whole: IsWhole | None = None, *, key: str = ""
+    ) -> HttpAnswer:
         begins = message["method"] == "initialize"
         session = "" if begins else self._session
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": PROTOCOL if begins else self._protocol,
+            **({"Idempotency-Key": key} if key else {}),
             **revealed(self.settings.headers),
         }
         if session:
@@ -215,9 +220,9 @@ class McpTool:
         self.spec = spec
         self._server = server
 
-    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
+    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str], *, key: str = "") -> str:
         """Calls the tool on the server; returns its text. Raises `ToolFailed`."""
-        return await self._server.call_tool(self.spec.name, arguments)
+        return await self._server.call_tool(self.spec.name, arguments, key=key)
 
 
 def _name(entry: object) -> str:

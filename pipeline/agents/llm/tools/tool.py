@@ -65,9 +65,9 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec:
         """The tool's name, schema and limits, as the model and the budget know it."""
 
-    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str]) -> str:
-        """Calls the tool with arguments that fit the schema; returns the result as text. Raises
-        `ToolFailed`."""
+    async def call(self, arguments: Mapping[str, Any], variables: Mapping[str, str], *, key: str = "") -> str:
+        """Calls the tool with arguments that fit the schema; returns the result as text. `key`: of this call
+        alone, by which the tool's server knows a request that it has had. Raises `ToolFailed`."""
 
 
 class Budget:

@@ -512,6 +512,14 @@ async def test_a_model_whose_tools_are_used_up_wraps_up_and_can_end_the_call(bud
     assert acts == [Say("I could not find it."), Say("Goodbye."), HangUp("not_found")]
 
 
+async def test_every_call_of_a_tool_has_a_key_of_its_own() -> None:
+    chat, web = FakeChat([Call("look"), Call("look")], [Call("look")], ["Done."]), FakeWeb()
+    await acts_of(joined(chat, web, tool=[LOOK]), said("go"))
+    keys = [headers["Idempotency-Key"] for _, _, headers, _ in web.asked]
+    assert len({*keys}) == 3
+    assert all(len(key) >= 16 for key in keys)
+
+
 def test_a_slow_tool_is_bridged_and_a_dead_one_given_up() -> None:
     async def scene() -> None:
         chat, web = FakeChat([Call("look")], ["Found it."]), FakeWeb(takes_s=3.0)

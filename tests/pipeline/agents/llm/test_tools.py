@@ -254,7 +254,7 @@ async def test_a_result_that_is_no_text_is_made_one() -> None:
         Answers(reply(2, {"tools": tools}), reply(3, {"content": content})),
     )
     await server.open()
-    text = await server.call_tool("a", {})
+    text = await server.call_tool("a", {}, key="k-1")
     assert text == "half a smile \ufffd, nothing \ufffd"
     assert text.encode()
 

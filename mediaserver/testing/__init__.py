@@ -1,0 +1,1 @@
+"""Conformance suites for engines: `pytest --pyargs mediaserver.testing.stt --engine my_package:Engine`."""

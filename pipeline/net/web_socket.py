@@ -1,0 +1,139 @@
+"""Websockets to other people's servers, only to addresses that `pipeline.net.egress` allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from pipeline.errors import EngineBusy, EngineError, EngineTimeout
+from pipeline.net import egress
+from pipeline.net.http import guarded_session, is_compressed
+from pipeline.net.untrusted import NotJson, read_json
+
+MESSAGE_LIMIT: Final = 256 * 1024  # bytes
+CONNECT_S: Final = 2.0
+HEARTBEAT_S: Final = 10.0
+
+
+class Socket:
+    """An open websocket: JSON and bytes out, JSON objects in."""
+
+    def __init__(self, host: str, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._host = host
+        self._socket = socket
+
+    async def send(self, message: bytes | Mapping[str, Any]) -> None:
+        """Sends bytes, or an object as JSON. Raises `EngineError`."""
+        with _translating(self._host):
+            if isinstance(message, bytes):
+                await self._socket.send_bytes(message)
+            else:
+                await self._socket.send_json(message)
+
+    async def receive(self) -> Mapping[str, Any]:
+        """Returns the next message that is a JSON object. Raises `EngineError` when the socket is closed."""
+        while True:
+            with _translating(self._host):
+                message = await self._socket.receive()
+            if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+                try:
+                    read = read_json(message.data)
+                except NotJson:
+                    continue
+                if isinstance(read, Mapping):
+                    return read
+            elif message.type is not aiohttp.WSMsgType.PONG:
+                code = self._socket.close_code or 1006
+                raise EngineError(f"{self._host} closed the socket ({code})", retryable=True)
+
+
+class SocketEndpoint:
+    """Opens websockets to one server. `headers`: sent with each. Belongs to one event loop."""
+
+    def __init__(
+        self, host: str, *, headers: Mapping[str, str], allowed: egress.EgressPolicy | None = None
+    ) -> None:
+        self.host = host
+        self._headers = dict(headers)
+        self._policy = allowed or egress.current()
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def opened(self, url: str, query: Mapping[str, str]) -> AsyncIterator[Socket]:
+        """Opens a socket for as long as the block lasts. Raises `EngineError`."""
+        with _translating(self.host):
+            async with asyncio.timeout(CONNECT_S):
+                socket = await self._client().ws_connect(
+                    url, params=query, heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_LIMIT
+                )
+        try:
+            yield Socket(self.host, socket)
+        finally:
+            await asyncio.shield(asyncio.create_task(_closed(socket)))
+
+    async def ask(self, url: str, body: Mapping[str, Any]) -> Any:
+        """Posts `body` and returns the answer's JSON, such as the address for a socket. Raises
+        `EngineError`."""
+        with _translating(self.host):
+            async with asyncio.timeout(CONNECT_S):
+                async with self._client().post(url, json=dict(body), allow_redirects=False) as answer:
+                    if answer.status >= 300 or is_compressed(answer):
+                        text = f"{self.host} answered {answer.status}"
+                        raise EngineError(text, retryable=answer.status >= 500)
+                    return read_json(await answer.content.read(MESSAGE_LIMIT))
+
+    async def close(self) -> None:
+        """Closes the sockets that are still open."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = guarded_session(
+                self._policy,
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+                limit=0,
+            )
+        return self._session
+
+
+def host_of(url: str) -> str:
+    """The host and port of a URL, for messages."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+async def _closed(socket: aiohttp.ClientWebSocketResponse) -> None:
+    try:
+        async with asyncio.timeout(1.0):
+            await socket.close()
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return
+
+
+@contextmanager
+def _translating(host: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError:
+        raise EngineTimeout(f"{host} did not answer in time") from None
+    except aiohttp.WSServerHandshakeError as error:
+        text = f"{host} answered {error.status}"
+        if error.status in (429, 503):
+            raise EngineBusy(text) from error
+        raise EngineError(text, retryable=error.status >= 500) from error
+    except aiohttp.ClientConnectorError as error:
+        if egress.is_egress_denied(error):
+            text = f"{host}: not an address that this server connects to"
+            raise EngineError(text, retryable=False) from error
+        raise EngineError(f"cannot connect to {host}", retryable=True) from error
+    except aiohttp.InvalidURL as error:
+        raise EngineError("url: not a URL", retryable=False) from error
+    except (aiohttp.ClientError, ValueError, OSError, RuntimeError) as error:
+        raise EngineError(f"{host} broke off ({type(error).__name__})", retryable=True) from error

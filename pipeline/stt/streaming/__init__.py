@@ -1,0 +1,1 @@
+"""Recognisers behind websockets, described by data: one socket a call."""
