@@ -103,8 +103,7 @@ class Endpoint:
     def __init__(self, settings: EndpointSettings) -> None:
         """Raises ValueError for a bad port range."""
         self.settings = settings
-        self._ports = PortRange(*settings.rtp_ports)
-        self._certificate = Certificate()
+        self._ports, self._certificate = PortRange(*settings.rtp_ports), Certificate()
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
         self._invites: dict[DialogSetId, tuple[Invite, Call]] = {}

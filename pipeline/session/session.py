@@ -73,8 +73,7 @@ class Session:
         resumption: Resumption | None = None,
     ) -> None:
         settings = settings or SessionSettings()
-        self._loop = asyncio.get_running_loop()
-        self._leg = leg
+        self._loop, self._leg = asyncio.get_running_loop(), leg
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
         self._answer_detector, self._recording = answer_detector, recording
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
