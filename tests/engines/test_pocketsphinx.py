@@ -52,7 +52,7 @@ def listen(
     return engine.listen(rate_hz=LINE_HZ, language=language, expected=expected)
 
 
-@pytest.mark.parametrize("voice", ["slt", "kal16"])
+@pytest.mark.parametrize("voice", ["slt", pytest.param("kal16", marks=pytest.mark.nightly("ci"))])
 @pytest.mark.parametrize(
     "case",
     [

@@ -11,6 +11,7 @@ import sqlite3
 import wave
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         yield write_site(tmp_path, database=database)
 
 
-async def says_yes(call: Call) -> None:
-    """Rings, answers, lets the agent speak, says something short, and stays until the agent hangs up."""
+async def says_yes(call: Call, picks_up: asyncio.Event | None = None) -> None:
+    """Rings, answers (once it `picks_up`), lets the agent speak, says something short, and stays until the
+    agent hangs up."""
     await call.ring()
-    await asyncio.sleep(0.05)
+    await (asyncio.sleep(0.05) if picks_up is None else picks_up.wait())
     await call.answer()
     await asyncio.sleep(1.5)
     await call.play(speech_like(8000 * 7 // 10), 8000)
@@ -336,10 +338,13 @@ async def test_a_call_goes_on_while_the_database_is_away(tmp_path: Path) -> None
     """Another process locks the database from the ringing until the agent has said goodbye."""
     site = write_site(tmp_path)
     with fake_models() as (_, voice):
-        async with carrier(site, says_yes) as side, running(site) as (server, client):
+        picks_up = asyncio.Event()
+        answering = partial(says_yes, picks_up=picks_up)
+        async with carrier(site, answering) as side, running(site) as (server, client):
             call_id = await place_call(client)
             await until_status(client, call_id, "RINGING")
             with locked(site.data_dir / "mediaserver.db"):
+                picks_up.set()
                 await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)
                 assert "Goodbye." in voice.said
             call = await until_final(client, call_id, timeout_s=30)
@@ -352,10 +357,13 @@ async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) 
     try:
         site = write_site(tmp_path, database=cluster.new_database(migrated=False))
         with fake_models() as (_, voice):
-            async with carrier(site, says_yes) as side, running(site) as (server, client):
+            picks_up = asyncio.Event()
+            answering = partial(says_yes, picks_up=picks_up)
+            async with carrier(site, answering) as side, running(site) as (server, client):
                 call_id = await place_call(client)
                 await until_status(client, call_id, "RINGING")
                 await asyncio.to_thread(cluster.crash)
+                picks_up.set()
                 await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)
                 assert "Goodbye." in voice.said
                 await asyncio.to_thread(cluster.start)

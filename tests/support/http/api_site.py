@@ -37,12 +37,7 @@ company = "saudi"
 trunk = "riyadh"
 phone_number = "+966110000000"
 {engines}
-[agent.script]
-start = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "Goodbye."
-action = "hang_up"
+{goodbye}
 
 [rooms]
 api_secret = "a-secret-that-signs-participant-tokens"
@@ -68,17 +63,11 @@ def write_api_site(
     database: str = "",
 ) -> Site:
     """A site on free ports; nobody is at the carriers' addresses, and they refuse at once."""
-    saudi = _SAUDI.replace("{rooms}", rooms)
-    site = write_site(directory, engines=engines, transport="tcp", more=saudi, database=database)
-    text = site.path.read_text()
-    server = f'[server]\nadmin_key = "{SERVER_KEY}"\nallow_networks = ["127.0.0.0/8"]\n{more}'
-    text = text.replace("[server]\n", server, 1)
-    text = text.replace('country = "US"\n', f'country = "US"\nweb_calls = true\n{_KEYS}', 1)
-    text = text.replace(
-        '[[company.key]]\nkey = "other-calls-key"\n',
-        f'[[company.key]]\nkey = "{OTHER_ADMIN_KEY}"\nscopes = ["admin"]\n'
-        '[[company.key]]\nkey = "other-calls-key"\n',
-        1,
+    site = write_site(
+        directory, engines=engines, transport="tcp", more=_SAUDI, database=database, rooms=rooms
     )
-    site.path.write_text(text)
-    return site
+    site.reach_this_machine().add("[server]", f'admin_key = "{SERVER_KEY}"\n{more}')
+    site.change('name = "Acme"\n', 'name = "Acme"\nweb_calls = true\n')
+    site.change('[[company]]\nid = "other"\n', f'{_KEYS}\n[[company]]\nid = "other"\n')
+    key = '[[company.key]]\nkey = "other-calls-key"\n'
+    return site.change(key, f'[[company.key]]\nkey = "{OTHER_ADMIN_KEY}"\nscopes = ["admin"]\n{key}')

@@ -41,6 +41,16 @@ OTHER_KEY = "other-calls-key"
 
 NUMBER = "+14155550123"
 
+GOODBYE = """
+[agent.script]
+start = "bye"
+[[agent.script.step]]
+id = "bye"
+say = "Goodbye."
+action = "hang_up"
+"""
+"""What an agent says and does that only has to end its call."""
+
 CONFIG = """
 [server]
 http = "127.0.0.1:{http}"
@@ -124,12 +134,7 @@ trunk = "carrier"
 phone_number = "+14155550101"
 greeting = "Welcome."
 {engines}
-[agent.script]
-start = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "Goodbye."
-action = "hang_up"
+{goodbye}
 disposition = "greeted"
 
 [[agent]]
@@ -137,24 +142,14 @@ id = "b3a9e2a0-93a8-4a55-8f6c-9f5f3f5f1a01"
 company = "acme"
 name = "No trunk"
 {engines}
-[agent.script]
-start = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "Goodbye."
-action = "hang_up"
+{goodbye}
 
 [[agent]]
 id = "c4b8e2a0-93a8-4a55-8f6c-9f5f3f5f1a02"
 company = "other"
 name = "Somebody else's"
 {engines}
-[agent.script]
-start = "bye"
-[[agent.script.step]]
-id = "bye"
-say = "Goodbye."
-action = "hang_up"
+{goodbye}
 """
 
 MODEL_AGENT = """
@@ -264,9 +259,10 @@ def write_site(
     more: str = "",
     transport: str = "udp",
     database: str = "",
+    **values: object,
 ) -> Site:
-    """A configuration on free ports in `directory`, `more` appended. Over "tcp" a carrier that is not there
-    refuses at once, over "udp" it is waited for."""
+    """A configuration on free ports in `directory`, `more` appended; both name `values` in braces, and the
+    ports. Over "tcp" a carrier that is not there refuses at once, over "udp" it is waited for."""
     site = Site(
         directory / "server.toml", free_port(), free_port(), free_port(), directory / "data", database
     )
@@ -279,6 +275,8 @@ def write_site(
         rtp=free_rtp_ports(),
         data_dir=site.data_dir,
         engines=engines,
+        goodbye=GOODBYE.strip(),
+        **values,
     )
     site.path.write_text(text)
     return site

@@ -55,22 +55,22 @@ scopes = ["calls", "web-calls"]
 [[trunk]]
 id = "desk-carrier"
 company = "desk"
-uri = "sip:127.0.0.1:{{carrier}};transport=udp"
+uri = "sip:127.0.0.1:{carrier};transport=udp"
 caller_id = "+14155550100"
 [[agent]]
 id = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b03"
 company = "desk"
 name = "Listens"
 trunk = "desk-carrier"
-{{engines}}
+{engines}
 [agent.script]
 start = "ask"
 [[agent.script.step]]
 id = "ask"
 say = "Yes?"
-expect = {{{{ kinds = ["yes_no"] }}}}
-on = {{{{ yes = "ask", no = "ask" }}}}
-silence = {{{{ say = "Yes?", max = 9, next = "ask" }}}}
+expect = {{ kinds = ["yes_no"] }}
+on = {{ yes = "ask", no = "ask" }}
+silence = {{ say = "Yes?", max = 9, next = "ask" }}
 """
 
 
@@ -80,11 +80,10 @@ def write_transfer_site(
     """A configuration with agents that say a word and hand their caller to `target`. `carrier`: the port of
     a telephone that runs already; `more`: further tables."""
     first = 34_000 + os.getpid() * 7 % 20_000
-    others, more = more, MORE.format(first=first, last=first + 60)
     phone = 'phone_number = "+14155550100"'
-    more += AGENT.format(id=HANDS_ON, company="acme", trunk="carrier", phone=phone, target=target)
-    more += AGENT.format(id=WEB_HANDS_ON, company="desk", trunk="desk-carrier", phone="", target=target)
-    site = write_site(directory, more=more + others)
+    tables = MORE + AGENT.format(id=HANDS_ON, company="acme", trunk="carrier", phone=phone, target=target)
+    tables += AGENT.format(id=WEB_HANDS_ON, company="desk", trunk="desk-carrier", phone="", target=target)
+    site = write_site(directory, more=tables + more, first=first, last=first + 60)
     if carrier is not None:
         site.send_to(carrier)
     return site

@@ -48,7 +48,7 @@ id = "e6d7e2a0-93a8-4a55-8f6c-9f5f3f5f1a04"
 company = "web"
 name = "Web desk"
 language = "en"
-{engines}
+{web_engines}
 [agent.script]
 start = "ask"
 [[agent.script.step]]
@@ -69,7 +69,7 @@ id = "f7e7e2a0-93a8-4a55-8f6c-9f5f3f5f1a05"
 company = "web"
 name = "Long talker"
 language = "en"
-{engines}
+{web_engines}
 [agent.script]
 start = "hours"
 [[agent.script.step]]
@@ -87,7 +87,7 @@ disposition = "told"
 id = "a8f7e2a0-93a8-4a55-8f6c-9f5f3f5f1a06"
 company = "web"
 name = "Needs a variable"
-{engines}
+{web_engines}
 [agent.script]
 start = "bye"
 [[agent.script.step]]
@@ -107,15 +107,16 @@ def write_web_site(
 ) -> Site:
     """A configuration with rooms on free ports."""
     first = 33_000 + os.getpid() * 7 % 20_000
-    more = ROOMS.format(
+    return write_site(
+        directory,
+        more=ROOMS,
         first=first,
         last=first + 60,
         public=str(public).lower(),
-        engines=engines,
+        web_engines=engines,
         addresses=json.dumps(list(addresses)),
         ice_servers=json.dumps(list(ice_servers)),
     )
-    return write_site(directory, engines=FAKE_ENGINES, more=more.replace("{", "{{").replace("}", "}}"))
 
 
 def invite(server: Server, **more: Any) -> JoinGrant:
