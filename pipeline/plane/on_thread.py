@@ -60,11 +60,6 @@ class OnThread:
         atexit.register(self._stop)
         self._open = True
 
-    @property
-    def thread_id(self) -> int:
-        """The number of its thread, for the scheduler."""
-        return self._thread.native_id or 0
-
     def watch(self, bound: socket.socket, number: int) -> None:
         """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
         self._control(_CTL_ADD, bound.fileno(), number)
