@@ -364,9 +364,11 @@ class MediaStream:
             self._heard.pass_on(frames, keys, at)
 
     def _shake(self, data: bytes, sender: bytes, at: float) -> None:
-        """A datagram of DTLS: whoever has the right certificate is the far end."""
+        """A datagram of DTLS: who has the right certificate is the far end. A stranger can but spoil it."""
         address = unpacked(sender)
-        if self._sendable(address) is None:
+        hosts = (self._remote or address)[0], self.signalled_by
+        near = address == self._remote or (self._symmetric and address[0] in hosts)
+        if not near or self._sendable(address) is None:
             self._strange += 1
             return
         self._reports.send_beside(self._security.handshake(data, at), address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.audio import wav
 from tests.support.node.node import KEY, Site, bearer, place_call, running, until_final, write_site
 from tests.support.sip.baresip import baresip
 from tests.support.sip.raw_call import RawCall
+from tests.support.speech.tones import loud_part, share_at, tone
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -89,7 +92,8 @@ async def test_a_wrong_password_registers_nothing(tmp_path: Path) -> None:
 
 async def test_a_registered_phones_audio_is_protected_and_no_trace_shows_a_key(tmp_path: Path) -> None:
     site = phone_site(tmp_path).change("accept_register = true", 'accept_register = true\nsrtp = "sdes"')
-    phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site), media="srtp-mand")
+    hum = tone(440, 20.0, 8000)
+    phone = baresip(tmp_path / "phone", PCMU, hum, 8000, account=account(site), media="srtp-mand")
     async with running(site) as (server, client), phone:
         await until(lambda: server.endpoint.trunks["carrier"].binding is not None)
         call_id = await place_call(client)
@@ -103,6 +107,9 @@ async def test_a_registered_phones_audio_is_protected_and_no_trace_shows_a_key(t
             trace = await told.text()
         async with client.get(f"/api/v1/calls/{call_id}/trace.pcap", headers=bearer(KEY)) as told:
             pcap = await told.read()
+        async with client.get(f"/api/v1/calls/{call_id}/recording", headers=bearer(KEY)) as kept:
+            sound, rate_hz = wav.read_channels(io.BytesIO(await kept.read()))
+    assert share_at(loud_part(sound[0], rate_hz), rate_hz, 440) > 0.8
     assert report["sip"]["mediaEncryption"] == {"keys": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80"}
     assert "inline:***" in trace
     assert set(re.findall(r"inline:(\S{3})", trace)) == {"***"}

@@ -16,7 +16,7 @@ from pipeline.plane.plane import Plane
 from pipeline.plane.srtp import Opener
 from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.errors import LocalError
-from sip.rtp.dtls import Certificate
+from sip.rtp.dtls import Certificate, DtlsHandshake
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange
@@ -687,3 +687,19 @@ async def test_who_makes_the_handshake_is_the_far_end_wherever_sdp_says_it_is(of
     start(other, plan(one.local_port, rtcp_mux=True, security=Handshake(Role.ACTIVE, prints[0])))
     await until(lambda: all(len(each.frames) >= 10 for each in recorders))
     assert one.security.encryption.keys == "dtls"
+
+
+async def test_a_stranger_cannot_spoil_the_handshake(office: Office) -> None:
+    stream, told = office.open(), []
+    stream.on_insecure = lambda wrong, reason: told.append(wrong)
+    stream.security.certificate = Certificate()
+    expected = Handshake(Role.PASSIVE, frozenset({("sha-256", "00")}))
+    start(stream, plan(9, rtcp_mux=True, security=expected))  # symmetric RTP is off
+    stranger = DtlsHandshake(Certificate().context(), replace(expected, role=Role.ACTIVE), 0.0)
+    bound = office.peer()
+    for datagram in stranger.begin(0.0):
+        bound.send(stream, datagram)
+    await until(lambda: stream.stats.strange_address > 0)
+    await asyncio.sleep(0.3)
+    assert bound.received() == []
+    assert told == []
