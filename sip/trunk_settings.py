@@ -32,7 +32,8 @@ class TrunkSettings:
     `called_number_headers`: where the called number stands in an INVITE to the trunk's account
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
-    that registers with `username` and `password` gets the trunk's calls.
+    that registers with `username` and `password` gets the trunk's calls. `accept_refer`: its calls
+    take a REFER of the far end.
     """
 
     id: str
@@ -63,6 +64,7 @@ class TrunkSettings:
     caller_name: str = ""
     withhold_number: bool = False
     accept_register: bool = False
+    accept_refer: bool = False
 
     def __post_init__(self) -> None:
         try:

@@ -21,7 +21,7 @@ from tests.support.sip.referring_carrier import (
 from tests.support.sip.transfers import DESK, HANDS_ON, write_ladder_site
 from tests.support.waiting import until
 
-COPIES = 6
+COPIES = 3
 """Callers of each kind of carrier."""
 
 CALLERS = {
@@ -62,6 +62,9 @@ async def ladder(
     """Starts server and carrier; `refused`: numbers that do not answer, `wide`: for 200 calls at once."""
     site = write_ladder_site(directory, **options)
     if wide:
+        site.add('[[trunk]]\nid = "carrier"', "media_timeout_s = 600")  # the carrier sends no audio
+        site.change("transfer_ring_s = 5", "transfer_ring_s = 12")
+        site.add("[server]", "requests_per_minute = 1000000")  # the tests ask for each call's end
         site.limit("acme", 200).change("max_calls = 20", "max_calls = 200")
         text = site.path.read_text()
         site.path.write_text(re.sub(r'rtp_ports = ".*"', f'rtp_ports = "{free_rtp_ports(240)}"', text))

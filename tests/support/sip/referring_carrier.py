@@ -44,6 +44,7 @@ class Telephone:
     tag: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     referred: list[str] = field(default_factory=list)
     ear: Ear = field(default_factory=Ear)
+    notified: list[Request] = field(default_factory=list)
     hung_up_by: str = ""
     answers: list[int] = field(default_factory=list)
     """Status of the server's response to each request of the carrier."""
@@ -74,6 +75,10 @@ class Telephone:
             f"Content-Length: {len(body)}",
         ]
         self.carrier.send("\r\n".join([*head, "", body]))
+
+    def refer(self, to: str) -> None:
+        """Asks the server to call somebody else."""
+        self.request("REFER", f"Refer-To: <{to}>")
 
     def notify(self, status: int, *, last: bool = False) -> None:
         """Tells how the referred call goes."""
@@ -170,6 +175,8 @@ class ReferringCarrier(asyncio.DatagramProtocol):
             call.referred.append(refer_to)
             await self._treatments[call.number](call, request)
         else:
+            if request.method == "NOTIFY":
+                call.notified.append(request)
             if request.method == "BYE":
                 call.hung_up_by = call.hung_up_by or "server"
             self.answer(request, 200)
