@@ -47,12 +47,11 @@ class Ladder(NamedTuple):
         self, number: str, agent: str = HANDS_ON, *, patience_s: float = 60
     ) -> tuple[dict[str, Any], Telephone]:
         """The report of a call to `number` that its agent transferred, and the caller's telephone."""
-        report = await until_final(
-            self.node.client, await called(self.node.client, number, agent), timeout_s=patience_s
-        )
+        call_id = await called(self.node.client, number, agent)
+        await until(lambda: number in self.carrier.dialled)
         caller = self.carrier.call_to(number)
-        await until(lambda: caller.hung_up_by != "")
-        return report, caller
+        await until(lambda: caller.hung_up_by != "", patience_s)
+        return await until_final(self.node.client, call_id, timeout_s=patience_s), caller
 
 
 @asynccontextmanager
