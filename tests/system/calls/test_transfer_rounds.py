@@ -53,5 +53,4 @@ async def one_round(line: Ladder, kind: str) -> Counter[tuple[str, str, str | No
     await until(lambda: line.node.server.endpoint.stats.rtp_ports_used == 0)
     assert line.carrier.dialled.count(DESK) == (bridged if kind == "blind" else len(ALL_NUMBERS))
     assert {report["status"] for report, _ in reports} == {"COMPLETED"}
-    assert max(caller.ear.longest_gap_s for _, caller in reports) < 1.0
     return went
