@@ -135,6 +135,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         caller_name=settings.caller_name,
         withhold_number=settings.withhold_number,
         accept_register=settings.accept_register,
+        accept_refer=settings.accept_refer,
         codecs=settings.codecs,
         symmetric_rtp=settings.symmetric_rtp,
         srtp=Srtp(settings.srtp),

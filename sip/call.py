@@ -19,6 +19,8 @@ from sip.dialog.events import (
     InviteEnded,
     InviteProgressed,
     MediaAgreed,
+    Move,
+    MoveAsked,
 )
 from sip.dialog.invite import Invite
 from sip.dialog.referral import Referral, replacing
@@ -96,6 +98,11 @@ class Parties:
         )
 
 
+def decline(call: Call, move: Move) -> None:
+    """Declines a REFER of the far end of `call`, as every call does unless told otherwise."""
+    call.tell(move, 603)
+
+
 class Call:
     """One call (a `pipeline.leg.Leg`). `state` moves OFFERED or DIALING, RINGING, ANSWERED, ENDED.
 
@@ -130,8 +137,8 @@ class Call:
         self.status = 0
         self.ended_by: Literal["local", "remote"] | None = None
         self.retry_after_s: int | None = None
-        self.definite = False
-        self.early_media = False
+        self.definite = self.early_media = False
+        self.on_refer: Callable[[Call, Move], None] = decline
         self.trace: CallTrace | None = None  # None: the endpoint keeps none
         self._phone = phone
         self._trunk = trunk
@@ -238,6 +245,15 @@ class Call:
         self._do(referral.send)
         return referral
 
+    @property
+    def movable(self) -> bool:
+        """Whether a REFER of the far end may be obeyed; `on_refer` is called with each."""
+        return self._trunk.accept_refer
+
+    def tell(self, move: Move, status: int) -> None:
+        """Tells the far end how the call goes that it asked for; a status from 200 on is the last one."""
+        self._do(lambda now: move.tell(status, now))
+
     def replaced_by(self, target: Uri) -> Uri:
         """Returns where a far end is referred that is to take the place of this side in this call (RFC 3891).
         Raises `LocalError` unless the call is up."""
@@ -295,6 +311,8 @@ class Call:
                 self._come_up(now)
             case InviteProgressed():
                 self._progress(event, now)
+            case MoveAsked(move=move):
+                self.on_refer(self, move)
             case DigitsReceived(digit=digit):
                 self._stream.key_received(digit, now)
             case ChangeFinished(status=status) if self._change is not None and not self._change.done():

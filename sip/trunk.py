@@ -73,6 +73,7 @@ class Trunk:
             ring_timeout_s=settings.ring_timeout_s,
             failover_s=settings.failover_s,
             follow_redirects=settings.follow_redirects,
+            accept_refer=settings.accept_refer,
             reliable_provisional=settings.reliable_provisional,
             username=settings.username,
             password=settings.password,

@@ -34,7 +34,7 @@ class TrunkSettings:
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
     that registers with `username` and `password` gets the trunk's calls. `srtp`: how its media is protected
-    (`sip.sdp.security`).
+    (`sip.sdp.security`). `accept_refer`: its calls take a REFER of the far end.
     """
 
     id: str
@@ -66,6 +66,7 @@ class TrunkSettings:
     withhold_number: bool = False
     accept_register: bool = False
     srtp: Srtp = Srtp.OFF
+    accept_refer: bool = False
 
     def __post_init__(self) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from mediaserver.admin.directory import Directory
@@ -87,6 +87,19 @@ class OutboundLegs:
         if not target:
             raise DialRefused("the target is not among the agent's transfer_targets")
         return target
+
+    def named_by(self, agent_id: str, uri: Uri) -> str:
+        """Returns the number that the URI of a far end's REFER names, if it is a target of the agent's own
+        transfers. Raises `DialRefused`."""
+        agent = self._agent(agent_id)
+        company = self._directory.company(agent.company)
+        wanted = [uri.number]
+        with suppress(InvalidNumber):
+            wanted.append(normalise(uri.number, company.country if company is not None else None))
+        found = [target for each in wanted if (target := agent.reaches(each)) and not target.startswith(ROOM)]
+        if not found:
+            raise DialRefused("the target is not among the agent's transfer_targets")
+        return found[0]
 
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
         """Returns the bridge of the room that `target` names; None for a number, or a room of the company's

@@ -18,6 +18,7 @@ from enum import Enum, auto
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.moved_caller import MovedCaller
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.signalling import ended, to_send
@@ -25,6 +26,7 @@ from mediaserver.calls.transfer import conversed, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
+from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge
 from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
@@ -231,11 +233,19 @@ class PhoneCall:
 
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
-        result, error = await self._conversation.converse(call, line=self._line)
         legs = self._services.outbound_legs
+        moved = MovedCaller(legs, call, self.cdr) if call.movable and legs is not None else None
+        leg: Leg = call if moved is None else moved.bridge
+        result, error = await self._conversation.converse(leg, line=self._line)
+        if moved is not None:
+            await moved.close()
+            if call is not moved.call:
+                await self._end(call)
+            call = moved.call
         if was_transferred(result) and call.state is CallState.ANSWERED and legs is not None:
-            bridge = Bridge(legs.pacer, rate_hz=call.rate_hz)
-            bridge.add(call)
+            bridge = Bridge(legs.pacer, rate_hz=call.rate_hz) if moved is None else moved.bridge
+            if moved is None:
+                bridge.add(call)
             result, error = await conversed(self._conversation, bridge, result, caller=call)
         await self._end(call)
         result = await self._conversation.debrief(result)

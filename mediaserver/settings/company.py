@@ -164,6 +164,7 @@ class TrunkTerms(Table):
     follow_redirects: int = Field(default=0, ge=0, le=10)
     transfer: Literal["bridge", "refer", "auto"] = "bridge"
     refer_to: Literal["sip", "tel"] = "sip"
+    accept_refer: bool = False
     options_ping_s: float = Field(default=0, ge=0, le=86_400)
     failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)

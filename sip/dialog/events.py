@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from sip.dialog.dialog import DialogSetId
+from sip.message.uri import Uri
 from sip.reason import Reason
 from sip.sdp.media_plan import MediaPlan
 from sip.states import HangupCause
@@ -82,12 +83,34 @@ class AddressRefused:
     first: bool
 
 
+class Move(Protocol):
+    """A REFER of the far end that was accepted (`sip.dialog.move_request`). `to`: whom it names."""
+
+    to: Uri
+
+    @property
+    def pending(self) -> bool:
+        """Whether no final status has been told."""
+
+    def tell(self, status: int, now: float) -> None:
+        """Tells the far end how the call to `to` goes; a status of 200 and above is the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAsked:
+    """The far end asks by REFER for a call to somebody else in its place."""
+
+    dialog_set: DialogSetId
+    move: Move
+
+
 Event = (
     InviteProgressed
     | InviteAnswered
     | MediaAgreed
     | ChangeFinished
     | DigitsReceived
+    | MoveAsked
     | InviteEnded
     | AddressRefused
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sip.dialog.events import DigitsReceived
+from sip.dialog.move_request import MoveRequest
 from sip.dialog.ua_core import ALLOW
 from sip.dialog.usage import InviteRole, InviteUsage
 from sip.errors import MalformedMessage, MalformedSdp, RemoteError
 from sip.message.body import SDP, UnsupportedBody, info_digit, session_description
+from sip.message.headers import NameAddr
 from sip.message.message import response_to
 from sip.sdp.offer_answer import OfferState
 from sip.transaction.transaction import ServerTransaction
@@ -100,6 +102,24 @@ def answer_notify(role: InviteRole, transaction: ServerTransaction, now: float) 
         role.usage.referral.notified(transaction, now)
 
 
+def answer_refer(role: InviteRole, transaction: ServerTransaction, now: float) -> None:
+    """Answers a REFER, by which the far end asks for a call to somebody else (RFC 3515 2.4.2): 202 where the
+    trunk lets it, once at a time."""
+    usage = role.usage
+    if not usage.settings.accept_refer:
+        usage.core.reply(transaction, 405, now, headers=(("Allow", ALLOW),))
+        return
+    try:
+        [to] = NameAddr.parse_list(transaction.request.headers.get_all("Refer-To"))
+    except (ValueError, MalformedMessage):
+        usage.core.reply(transaction, 400, now)
+        return
+    if not usage.confirmed or (usage.request_to_move is not None and usage.request_to_move.pending):
+        usage.core.reply(transaction, 491, now)
+        return
+    MoveRequest(usage, to.uri, transaction, now)
+
+
 ANSWERS: Mapping[str, Answer] = {
     "BYE": answer_bye,
     "INFO": answer_info,
@@ -107,6 +127,7 @@ ANSWERS: Mapping[str, Answer] = {
     "NOTIFY": answer_notify,
     "OPTIONS": answer_options,
     "PRACK": answer_prack,
+    "REFER": answer_refer,
     "UPDATE": answer_update,
 }
 

@@ -14,6 +14,9 @@ from sip.transaction.transaction import ClientTransaction, ServerTransaction, Tr
 
 ALLOWED_METHODS = ("INVITE", "ACK", "CANCEL", "BYE", "OPTIONS", "INFO", "PRACK", "UPDATE", "NOTIFY")
 ALLOW = ", ".join(ALLOWED_METHODS)
+REFERABLE = f"{ALLOW}, REFER"
+"""Allow of calls, and of calls whose far end may transfer them."""
+
 SUPPORTED_TAGS = frozenset({"100rel", "timer"})
 
 

@@ -14,10 +14,10 @@ from typing import Protocol
 from sip.auth.digest import Authorizer, Credentials
 from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import Dialog, DialogSetId
-from sip.dialog.events import AddressRefused, InviteEnded, MediaAgreed, Side
+from sip.dialog.events import AddressRefused, InviteEnded, MediaAgreed, Move, Side
 from sip.dialog.reliable_response import ReliableResponse
 from sip.dialog.session_timer import SessionTimer, SessionTimerSettings
-from sip.dialog.ua_core import ALLOW, SUPPORTED_TAGS, Core
+from sip.dialog.ua_core import ALLOW, REFERABLE, SUPPORTED_TAGS, Core
 from sip.egress import ANY_ADDRESS, Egress, EgressRule
 from sip.errors import LocalError, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
@@ -50,6 +50,7 @@ class InviteSettings:
     ring_timeout_s: float = 60
     failover_s: float = 4.0
     follow_redirects: int = 0
+    accept_refer: bool = False
     reliable_provisional: bool = True
     username: str = ""
     password: str = ""
@@ -120,8 +121,8 @@ class InviteUsage:
 
     `definite`: the far end has given a final response to the INVITE of this side. `peer_updates`: the far end
     allows UPDATE. `peer_refers`: it takes a REFER, as far as it tells. `referral`: the last REFER of this
-    side. `offered_late`: the 2xx of this side carried the offer. `change_outstanding`: a re-INVITE or UPDATE
-    of this side has not been answered."""
+    side; `request_to_move`: that of the far end. `offered_late`: the 2xx of this side carried the offer.
+    `change_outstanding`: a re-INVITE or UPDATE of this side has not been answered."""
 
     def __init__(
         self, core: Core, settings: InviteSettings, dialog_set: DialogSetId, *, outgoing: bool, peer: str = ""
@@ -145,6 +146,7 @@ class InviteUsage:
         self.peer_updates = False
         self.peer_refers = True
         self.referral: Subscription | None = None
+        self.request_to_move: Move | None = None
         self.offered_late = False
         self.change_outstanding = False
         self._media: OfferAnswer | None = None
@@ -216,7 +218,7 @@ class InviteUsage:
 
     def introduce(self, headers: Headers) -> None:
         """Adds Allow, Supported and User-Agent."""
-        headers.add("Allow", ALLOW)
+        headers.add("Allow", REFERABLE if self.settings.accept_refer else ALLOW)
         tags = SUPPORTED_TAGS if self.settings.reliable_provisional else SUPPORTED_TAGS - {"100rel"}
         headers.add("Supported", ", ".join(sorted(tags)))
         if self.core.user_agent:

@@ -74,7 +74,8 @@ def unknown_method(request: Request) -> Refused | None:
     """Refuses an unsupported method: 501 or 405; None for a supported one."""
     if request.method not in KNOWN_METHODS:
         return Refused(501, (("Allow", ALLOW),))
-    if request.method not in ALLOWED_METHODS:
+    within = request.method == "REFER" and request.to.tag is not None  # the call's trunk decides
+    if request.method not in ALLOWED_METHODS and not within:
         return Refused(405, (("Allow", ALLOW),))
     return None
 

@@ -92,6 +92,7 @@ OPERATIONS = [
         batches,
         rooms,
         speech,
+        twirp,
         web_calls,
         personal_data,
     )

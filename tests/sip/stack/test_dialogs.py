@@ -75,7 +75,7 @@ async def test_the_right_ids_from_elsewhere_are_481_and_change_nothing(
 
 
 @pytest.mark.parametrize(
-    ("method", "status"), [("REFER", 405), ("NOTIFY", 481), ("SUBSCRIBE", 405), ("MESSAGE", 405)]
+    ("method", "status"), [("REFER", 481), ("NOTIFY", 481), ("SUBSCRIBE", 405), ("MESSAGE", 405)]
 )
 async def test_what_we_do_not_do_is_not_done_for_a_stranger(
     phone: Endpoint, far: Rogue, method: str, status: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,19 +20,21 @@ SDP = (
 
 
 class Ear(asyncio.DatagramProtocol):
-    """Counts the RTP that arrives, and the longest gap in it in seconds."""
+    """Counts the RTP that arrives, and the longest pause in it by its timestamps, in seconds: a machine that
+    is busy makes none."""
 
     def __init__(self) -> None:
         self.packets = 0
         self.longest_gap_s = 0.0
-        self._last = 0.0
+        self._last: tuple[int, int] | None = None
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Counts a packet."""
-        now = asyncio.get_running_loop().time()
-        if self.packets:
-            self.longest_gap_s = max(self.longest_gap_s, now - self._last)
-        self.packets, self._last = self.packets + 1, now
+        timestamp, ssrc = struct.unpack_from("!II", data, 4)
+        if self._last is not None and self._last[1] == ssrc:
+            passed = (timestamp - self._last[0] + 2**31) % 2**32 - 2**31
+            self.longest_gap_s = max(self.longest_gap_s, passed / 8000)
+        self.packets, self._last = self.packets + 1, (timestamp, ssrc)
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Telephone:
     tag: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
     referred: list[str] = field(default_factory=list)
     ear: Ear = field(default_factory=Ear)
+    notified: list[Request] = field(default_factory=list)
     hung_up_by: str = ""
     answers: list[int] = field(default_factory=list)
     """Status of the server's response to each request of the carrier."""
@@ -74,6 +78,10 @@ class Telephone:
             f"Content-Length: {len(body)}",
         ]
         self.carrier.send("\r\n".join([*head, "", body]))
+
+    def refer(self, to: str) -> None:
+        """Asks the server to call somebody else."""
+        self.request("REFER", f"Refer-To: <{to}>")
 
     def notify(self, status: int, *, last: bool = False) -> None:
         """Tells how the referred call goes."""
@@ -170,6 +178,8 @@ class ReferringCarrier(asyncio.DatagramProtocol):
             call.referred.append(refer_to)
             await self._treatments[call.number](call, request)
         else:
+            if request.method == "NOTIFY":
+                call.notified.append(request)
             if request.method == "BYE":
                 call.hung_up_by = call.hung_up_by or "server"
             self.answer(request, 200)

@@ -135,6 +135,28 @@ KINDS = {
 }
 """The agents of a ladder's site, by how they hand callers on."""
 
+ASKS = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b06"
+"""An agent that asks and waits."""
+
+ASKING = """
+[[agent]]
+id = "{id}"
+company = "acme"
+trunk = "carrier"
+phone_number = "+14155550100"
+transfer_targets = {{{{ desk = "+14155550188", far = "+4930123456" }}}}
+transfer_ring_s = 5
+{{engines}}
+[agent.script]
+start = "ask"
+[[agent.script.step]]
+id = "ask"
+say = "Are you the one?"
+expect = {{{{ kinds = ["yes_no"] }}}}
+on = {{{{ yes = "ask", no = "ask" }}}}
+silence = {{{{ say = "Are you there?", max = 9, next = "ask" }}}}
+"""
+
 COMES_BACK = """
 failed = "back"
 [[agent.script.step]]
@@ -169,6 +191,6 @@ def write_ladder_site(
         for kind, agent in KINDS.items()
         if kind != "blind"
     )
-    site = write_transfer_site(directory, more=more)
+    site = write_transfer_site(directory, more=more + ASKING.format(id=ASKS))
     site.change("transfer_ring_s = 20", "transfer_ring_s = 5")
     return site.add('[[trunk]]\nid = "carrier"', f'transfer = "{transfer}"\n{trunk}')

@@ -79,7 +79,9 @@ async def test_a_trunk_that_bridges_sends_no_refer(tmp_path: Path) -> None:
 # Back with the agent ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("answer", ["2", "hangs up", "busy", "silence"])
+@pytest.mark.parametrize(
+    "answer", ["2", "hangs up", "busy", pytest.param("silence", marks=pytest.mark.nightly("ci"))]
+)
 async def test_whom_nobody_takes_is_back_with_the_agent(tmp_path: Path, answer: str) -> None:
     refused = {DESK: 486} if answer == "busy" else None
     async with ladder(tmp_path, transfer="bridge", refused=refused) as line:
