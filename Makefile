@@ -1,4 +1,4 @@
-# Every target sets up what it needs: a fresh machine with Python 3.11 or 3.12 and this checkout is enough.
+# Every target sets up what it needs: a fresh machine with Python 3.11 to 3.14 and this checkout is enough.
 #   make demo [ARGS=--exit]   the main job: a real SIP call, spoken and understood
 #   make test [ARGS=...]      what guards every change, in parallel, pytest's own summary last; ARGS: files, -k, -x
 #   make nightly PART=...     the long tests, by part: ci, chaos, schema, fuzz; HOURS=8 for the last three
@@ -7,7 +7,8 @@
 #   make bench                every benchmark, short form; results in bench/results/
 
 SHELL := /bin/bash
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3; do \
+    command -v $$each >/dev/null && $$each -c 0 2>/dev/null && command -v $$each && break; done)
 BIN := .venv/bin
 ARGS ?=
 
@@ -50,7 +51,9 @@ LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))[
 	@-$(BIN)/mediaserver compile
 	@touch $@
 
+# PJSIP has no wheel for later Pythons and for ARM: there the softphone is baresip.
 demo: .venv/.local .venv/.demo
+	@$(BIN)/python -c 'import pjsua2' 2>/dev/null || .ci/system-packages baresip
 	$(BIN)/mediaserver demo $(ARGS)
 
 serve: .venv/.local .venv/.demo .venv/.kernels

@@ -1,5 +1,5 @@
-"""Runs the called person of the demo as a process: a PJSIP telephone, with a voice and a recogniser of its
-own.
+"""Runs the called person of the demo as a process: a telephone on another SIP stack, with a voice and a
+recogniser of its own.
 
 `python -m mediaserver.demo.callee --dir DIR` answers the first call, talks as `mediaserver.demo.persona`
 says, and reports what it heard and said as JSON lines on standard output. This process shares the telephone
@@ -18,8 +18,8 @@ import numpy as np
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.demo.persona import PATIENTS, Persona
 from mediaserver.demo.sentences import file_of
-from mediaserver.demo.softphone import CLOCK_RATE_HZ, Events, Line, Softphone
 from mediaserver.demo.speech import Speech
+from mediaserver.demo.telephone import Events, Line, Telephone, telephone
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.audio.vad import EnergyVad
 from pipeline.stt.faster_whisper import FasterWhisper
@@ -38,17 +38,17 @@ def recogniser(speech: Speech) -> FasterWhisper:
 
 
 class Recognizer:
-    """Reads the recording that PJSIP is writing and cuts it into utterances."""
+    """Reads the recording that the telephone is writing at `rate_hz` and cuts it into utterances."""
 
-    def __init__(self, recording: Path) -> None:
-        self._recording, self._offset = recording, WAV_HEADER_BYTES
-        self._vad = EnergyVad(CLOCK_RATE_HZ)
+    def __init__(self, recording: Path, rate_hz: int) -> None:
+        self._recording, self._offset, self._rate_hz = recording, WAV_HEADER_BYTES, rate_hz
+        self._vad = EnergyVad(rate_hz)
         self._utterance: list[Pcm] = []
         self._quiet_ms = 0
         self.speaking_ms = 0
 
     def listen(self) -> list[Pcm]:
-        """Returns the utterances that ended since the last call: int16 at `CLOCK_RATE_HZ`."""
+        """Returns the utterances that ended since the last call: int16 at the recording's rate."""
         ended = []
         for frame in self._new_frames():
             self._vad.push(frame)
@@ -72,7 +72,7 @@ class Recognizer:
     def _new_frames(self) -> list[Pcm]:
         if not self._recording.exists():
             return []
-        size = frame_samples(CLOCK_RATE_HZ)
+        size = frame_samples(self._rate_hz)
         with self._recording.open("rb") as file:
             file.seek(self._offset)
             data = file.read()
@@ -85,7 +85,7 @@ class Callee:
     """The called person during one call: hears with `recogniser(speech)`, answers with files from the
     directory `sentences`. `report` gets an event for everything heard and said."""
 
-    def __init__(self, phone: Softphone, report: Events, *, speech: Speech, sentences: Path) -> None:
+    def __init__(self, phone: Telephone, report: Events, *, speech: Speech, sentences: Path) -> None:
         self._phone, self._report, self._speech, self._sentences = phone, report, speech, sentences
         self._persona = Persona(PATIENTS[speech])
         self._recogniser = recogniser(speech)
@@ -99,8 +99,8 @@ class Callee:
         """Waits for the first call and talks until it ends."""
         while not self._phone.lines:
             await self._tick()
-        line = self._phone.lines[0]
-        recognizer = Recognizer(line.recording)
+        line: Line = self._phone.lines[0]
+        recognizer = Recognizer(line.recording, self._phone.heard_rate_hz)
         while not line.ended:
             await self._tick()
             for utterance in recognizer.listen():
@@ -120,7 +120,7 @@ class Callee:
             self._say(line, sentence, over=False)
 
     async def _understand(self, utterance: Pcm) -> str:
-        listening = self._recogniser.listen(rate_hz=CLOCK_RATE_HZ, language="en", expected=None)
+        listening = self._recogniser.listen(rate_hz=self._phone.heard_rate_hz, language="en", expected=None)
         listening.push(utterance)
         heard = await listening.result()
         listening.close()
@@ -139,7 +139,7 @@ class Callee:
 async def live(directory: Path, port: int, speech: Speech, sentences: Path) -> None:
     """Starts the telephone on SIP `port`, has one call and closes."""
     report = Events()
-    phone = Softphone(directory, report, port=port, options={"answer_after_s": 0.4})
+    phone = telephone(directory, report, port=port, answer_after_s=0.4)
     callee = Callee(phone, report, speech=speech, sentences=sentences)
     await callee.start()
     report("ready", {"port": phone.port})

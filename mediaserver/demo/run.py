@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mediaserver.demo import telephone
+from mediaserver.demo.baresip import NUMBER
 from mediaserver.demo.persona import FACTS, WISHES, word_errors
 from mediaserver.demo.sentences import missing
 from mediaserver.demo.speech import LOST, Speech, what_is_missing
@@ -36,7 +38,6 @@ from mediaserver.line_writer import LineWriter
 from mediaserver.local_node import NodeFailed, cache, process, wait_ready
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
-NUMBER = "+14155550123"
 NAME = "Mary Williams"
 FRONT_DESK = "+14155550101"
 FRONT_DESK_AGENT = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
@@ -231,7 +232,9 @@ async def prepare(screen: Screen, speech: Speech) -> Path:
 
 async def play(directory: Path, *, exit_after: bool) -> int:
     """Runs the whole demo; returns its exit status."""
-    screen, ports = Screen(), Ports.choose()
+    screen, ports, stack_name = Screen(), Ports.choose(), telephone.stack()
+    if not stack_name:
+        raise StageError(telephone.NONE)
     receiver = Receiver(screen.webhook)
     async with AsyncExitStack() as stack:
         stack.callback(screen.output.close)
@@ -239,7 +242,9 @@ async def play(directory: Path, *, exit_after: bool) -> int:
         speech = Speech.EMBEDDED if problem else Speech.LOCAL
         screen.engines(problem)
         sentences = await prepare(screen, speech)
-        screen.console.print("[dim]starting a media server, and a softphone (PJSIP) in another process[/dim]")
+        screen.console.print(
+            f"[dim]starting a media server, and a softphone ({stack_name}) in another process[/dim]"
+        )
         config, server_log = write_config(directory, ports, speech), directory / "server.log"
         await stack.enter_async_context(receiver.listening(ports.webhooks))
         server = await stack.enter_async_context(

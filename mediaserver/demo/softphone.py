@@ -13,7 +13,7 @@ import os
 import random
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from typing import Any
 import click
 import pjsua2 as pj
 
-CLOCK_RATE_HZ = 16000
-Report = Callable[[str, Mapping[str, Any]], None]
+from mediaserver.demo.telephone import CLOCK_RATE_HZ, Events, Report
 
 
 @dataclass
@@ -103,6 +102,7 @@ class Softphone:
     ) -> None:
         options = options or {}
         self.directory, self.report, self.port = directory, report, port
+        self.heard_rate_hz = CLOCK_RATE_HZ
         self.answer_after_s = options.get("answer_after_s")
         self.answer_code = int(options.get("answer_code", 200))
         self.calls: dict[int, SoftCall] = {}
@@ -266,18 +266,6 @@ class Softphone:
         self.account.shutdown()
         del self.account
         self._endpoint.libDestroy()
-
-
-class Events:
-    """Writes JSON lines to what was standard output. PJSIP, which logs there until it is told not to, gets
-    standard error instead."""
-
-    def __init__(self) -> None:
-        self._out = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)
-
-    def __call__(self, event: str, fields: Mapping[str, Any]) -> None:
-        self._out.write(json.dumps({"event": event, **fields}) + "\n")
 
 
 class Commands:

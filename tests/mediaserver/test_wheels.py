@@ -1,0 +1,69 @@
+"""What the distribution depends on has wheels for every Python and machine that it is said to run on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tests.support.paths import ROOT
+
+PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+WEIGHTS: Final = re.compile("voice|models")
+MACHINES: Final = ("x86_64", "aarch64")
+
+COMPILED: Final = {
+    ("3.12", "aarch64"): {"pocketsphinx"},
+    ("3.14", "x86_64"): {"pocketsphinx"},
+    ("3.14", "aarch64"): {"pocketsphinx"},
+}
+"""What pip compiles there, with the system's compiler: the README says so."""
+
+
+def requirements(python: str, machine: str) -> list[str]:
+    """The requirements of the server with the extras `local` and `demo`, as far as they are for that machine.
+    Weights, one file for all machines, are left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    environment = {"python_version": python, "platform_machine": machine}
+    listed = [Requirement(each) for each in (*project["dependencies"], *extras["local"], *extras["demo"])]
+    return [
+        str(Requirement(f"{each.name}[{','.join(each.extras)}]{each.specifier}"))
+        for each in listed
+        if each.name != project["name"]
+        and not WEIGHTS.search(each.name)
+        and (each.marker is None or each.marker.evaluate(environment))
+        and each.name not in COMPILED.get((python, machine), ())
+    ]
+
+
+def test_the_pythons_are_those_of_the_distribution() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    allowed = SpecifierSet(project["requires-python"])
+    found = [f"3.{minor}" for minor in range(9, 20) if allowed.contains(f"3.{minor}.0")]
+    assert tuple(found) == PYTHONS
+
+
+@pytest.mark.nightly("ci")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_requirement_has_a_wheel(tmp_path: Path, python: str, machine: str) -> None:
+    tags = [
+        f"manylinux{each}_{machine}"
+        for each in ("2014", "_2_17", "_2_24", "_2_26", "_2_27", "_2_28", "_2_34")
+    ]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--only-binary=:all:"]
+    command += ["--implementation", "cp", "--python-version", python, "--target", str(tmp_path)]
+    command += [part for tag in tags for part in ("--platform", tag)]
+    done = subprocess.run(
+        [*command, *requirements(python, machine)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
