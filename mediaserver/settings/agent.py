@@ -237,9 +237,11 @@ class AgentTerms(Table):
         if not isinstance(table, Mapping):
             return table
         filled = dict(table)
-        for key in ("stt", "tts", "tts_fallback", "llm"):
-            if key in filled:
+        for key in filled.keys() & {"stt", "tts", "tts_fallback", "llm"}:
+            try:
                 filled[key] = with_preset(key[:3], filled[key], info)
+            except ValueError as error:
+                raise ValueError(f"{key}.{error}") from error
         return filled
 
     @model_validator(mode="before")
