@@ -89,6 +89,7 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         barge_in_ms=session.barge_in_ms,
         rescue=session.rescue,
         words=agent.words,
+        pronunciation=agent.pronunciation,
         reprompt_s=session.reprompt_s,
         max_reprompts=session.max_reprompts,
         max_fillers=session.max_fillers,

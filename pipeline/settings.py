@@ -43,6 +43,7 @@ class SessionSettings:
     `record_masked`: the recording keeps the caller's voice during a masked answer.
     `rescue`: the number or room that the caller is transferred to after an apology; "": the call ends.
 
+    `pronunciation`: what the voice says in place of a word, by the word as it is written.
     `words`: more entries for the lists of `pipeline.text.word_lists`, by the name of the list.
     `filler`, `retry`, `apology`, `goodbye`: the phrases for a late agent, a failed turn, the end after failed
     turns, and a caller who is silent; "" plays a short tone.
@@ -79,6 +80,7 @@ class SessionSettings:
     record_masked: bool = False
     rescue: str = ""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pronunciation: Mapping[str, str] = field(default_factory=dict)
     filler: str = "One moment, please."
     retry: str = "I am sorry, there was a problem. Could you say that again, please?"
     apology: str = "I am sorry, something went wrong. Please call again later."

@@ -96,7 +96,8 @@ class PerCall(Protocol):
     """A recogniser that keeps something for each call, such as a socket."""
 
     def for_call(self, call_id: str, *, language: str) -> SpeechToText:
-        """Gives the recogniser of one call, which speaks `language` at first; its `close` ends the call."""
+        """Gives the recogniser of one call, which speaks `language` at first; "": it may never be needed. Its
+        `close` ends the call."""
 
 
 @dataclass(frozen=True, slots=True)

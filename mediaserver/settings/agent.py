@@ -207,6 +207,10 @@ def _asks_the_model(script: Mapping[str, Any]) -> bool:
     return isinstance(steps, list) and any(isinstance(step, Mapping) and "llm" in step for step in steps)
 
 
+WrittenWord = Annotated[str, Field(pattern=r"^\S{1,100}$")]
+SpokenText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\w")]
+
+
 class AgentTerms(Table):
     """The settings of an agent without its id and company. `phone_number`: the number that the agent calls
     from, or is called at; `phone_numbers`: patterns of further numbers that it is called at, in
@@ -238,6 +242,7 @@ class AgentTerms(Table):
     policy: PolicySettings = PolicySettings()
     line: AnswerDetectionSettings = AnswerDetectionSettings()
     words: Mapping[str, tuple[str, ...]] = Field(default_factory=dict, max_length=20)
+    pronunciation: Mapping[WrittenWord, SpokenText] = Field(default_factory=dict, max_length=1000)
     retry: RetrySettings = RetrySettings()
     pre_call_tools: tuple[PreCallTool, ...] = Field(default=(), alias="pre_call_tool", max_length=10)
     calling_windows: tuple[CallingWindow, ...] | None = None
@@ -249,9 +254,11 @@ class AgentTerms(Table):
         if not isinstance(table, Mapping):
             return table
         filled = dict(table)
-        for key in ("stt", "tts", "tts_fallback", "llm"):
-            if key in filled:
+        for key in filled.keys() & {"stt", "tts", "tts_fallback", "llm"}:
+            try:
                 filled[key] = with_preset(key[:3], filled[key], info)
+            except ValueError as error:
+                raise ValueError(f"{key}.{error}") from error
         return filled
 
     @model_validator(mode="before")

@@ -65,7 +65,10 @@ def _filled_in(value: Any, values: Mapping[str, Any], used: set[str], info: Vali
         if match[1] not in values:
             return match[0]
         used.add(match[1])
-        return str(resolve_env(values[match[1]], info))
+        try:
+            return str(resolve_env(values[match[1]], info))
+        except ValueError as error:
+            raise ValueError(f"{match[1]}: {error}") from error
 
     return _PLACE.sub(place, value)
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mediaserver.testing.plugin import spoken
+from mediaserver.testing.fixtures import spoken
 from pipeline.audio import Pcm
 from pipeline.speech import Expected, Hypothesis, Listening
 from pipeline.text.fold import plain_words
 
+pytest_plugins = ("mediaserver.testing.fixtures",)
 InEngine = Callable[..., Any]
 
 

@@ -15,6 +15,7 @@ from pipeline.audio.levels import is_audible
 from pipeline.engines.guard import longest_s
 from pipeline.speech import SpeechChunk
 
+pytest_plugins = ("mediaserver.testing.fixtures",)
 InEngine = Callable[..., Any]
 TEXT = "One two three four five."
 

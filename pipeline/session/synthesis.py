@@ -30,6 +30,7 @@ from pipeline.errors import (
 )
 from pipeline.media.playout import MAX_QUEUED_S, Playout
 from pipeline.media.utterance import Utterance
+from pipeline.session.pronunciation import Pronunciation
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk, SpokenWord, TextToSpeech, speaking
 from pipeline.text.normalise import verbalize
@@ -65,6 +66,7 @@ class Synthesis:
         self._engines = tuple(engines)
         self._settings = settings
         self._on_fault = on_fault
+        self._pronunciation = Pronunciation(settings.pronunciation)
         self._failed: EngineError | None = None
         self._resting: set[str] = set()
         self._sound = Audibility(playout.rate_hz)
@@ -140,11 +142,13 @@ class Synthesis:
         with contained("the voice"):
             resampler = self._resampler(engine.rate_hz)
             ahead_s = self._playout.queued_samples / self._playout.rate_hz
-            stream = speaking(engine, text, language=self.language, ahead_s=ahead_s)
+            respelled = self._pronunciation.respelled(text)
+            stream = speaking(engine, respelled.text, language=self.language, ahead_s=ahead_s)
         async with closing(stream) as chunks:
             while (chunk := await self._next(chunks, sound)) is not None:
                 with contained("the voice"):
-                    kept.append((resampler(chunk.samples), self._placed(chunk, resampler)))
+                    words = self._placed(respelled.words(chunk.words), resampler)
+                    kept.append((resampler(chunk.samples), words))
                 sound.add(kept[-1][0])
                 if sound.heard:
                     self._write(utterance, kept)
@@ -195,11 +199,11 @@ class Synthesis:
         return resampler
 
     @staticmethod
-    def _placed(chunk: SpeechChunk, resampler: Resampler) -> Sequence[SpokenWord]:
-        """The chunk's words with times in samples at the playout's rate."""
+    def _placed(words: Sequence[SpokenWord], resampler: Resampler) -> Sequence[SpokenWord]:
+        """The words of a chunk with times in samples at the playout's rate."""
         ratio = resampler.to_hz / resampler.from_hz
         late = resampler.delay_samples
         return [
             SpokenWord(word.text, late + round(word.start * ratio), late + round(word.end * ratio))
-            for word in chunk.words
+            for word in words
         ]

@@ -76,10 +76,10 @@ def of_call(
     reason of a failure after which another engine is asked, and log messages have the call's id."""
     own: list[SpeechToText] = []
 
-    def for_call(each: SpeechToText) -> SpeechToText:
+    def for_call(each: SpeechToText, *, first: bool = True) -> SpeechToText:
         if not isinstance(each, PerCall):
             return each
-        own.append(each.for_call(call_id, language=language))
+        own.append(each.for_call(call_id, language=language if first else ""))
         return own[-1]
 
     if not isinstance(engine, FallbackRecognizer):
@@ -91,7 +91,10 @@ def of_call(
             said.add(reason)
             on_fault(reason)
 
-    recognizers = [GuardedRecognizer(for_call(each.engine), each.guard) for each in engine.recognizers]
+    recognizers = [
+        GuardedRecognizer(for_call(each.engine, first=place == 0), each.guard)
+        for place, each in enumerate(engine.recognizers)
+    ]
     return FallbackRecognizer(recognizers, on_fault=once, fields={"call_id": call_id}), own
 
 

@@ -42,9 +42,11 @@ class StreamingSpeechToText:
         """Does nothing, since a server that is down now may be up at the first call."""
 
     def for_call(self, call_id: str, *, language: str) -> CallEars:
-        """Gives the recogniser for one call, and opens its socket."""
+        """Gives the recogniser for one call, and opens its socket; without a `language` the first utterance
+        does."""
         line = CallLine(self.service, self._endpoint, call_id=call_id)
-        line.open(_primary(language))
+        if language:
+            line.open(_primary(language))
         return CallEars(self, line)
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> StreamingListening:

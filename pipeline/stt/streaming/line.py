@@ -101,11 +101,12 @@ class CallLine:
                 extra = {"call_id": self._call_id, "reason": str(failure)}
                 log.info("recogniser's socket is opened again", extra=extra)
                 self._is_second_try = True
-                utterance.restart(0)
 
     async def _talk(self) -> None:
         service, places = self._service, service_places(self._service, self._language)
         self._sent_ms, self._flush = 0.0, False
+        if self._current is not None:
+            self._current.restart(0)
         self._asked.clear()
         self._ready.clear()
         url, query = await address_of(service, self._endpoint, places)

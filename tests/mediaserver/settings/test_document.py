@@ -440,6 +440,7 @@ FREE = frozenset(
         "confirm",
         "transfer_targets",
         "words",
+        "pronunciation",
     }
 )
 """Tables whose keys are the user's."""

@@ -89,10 +89,13 @@ def test_what_stands_beside_a_preset_comes_before_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engines", "said"),
     [
-        ('[agent.stt]\npreset = "grok"', "no stt preset is called 'grok'; there are "),
-        ('[agent.tts]\npreset = "azure-openai"\nresource = "r"\napi_key = "k"', "deployment: missing"),
-        ('[agent.stt]\npreset = "groq"\napi_key = "env:NOT"', "NOT is not set"),
-        ('[agent.stt]\npreset = "groq"\napi_key = "k"\nother = 1', "other: unknown key"),
+        ('[agent.stt]\npreset = "grok"', "agent[0].stt.preset: no stt preset is called 'grok'"),
+        (
+            '[agent.tts]\npreset = "azure-openai"\nresource = "r"\napi_key = "k"',
+            "agent[0].tts.deployment: missing; preset",
+        ),
+        ('[agent.stt]\npreset = "groq"\napi_key = "env:NOT"', "agent[0].stt.api_key: the environment"),
+        ('[agent.stt]\npreset = "groq"\napi_key = "k"\nother = 1', "agent[0].stt.other: unknown key"),
         ('[agent.stt]\nengine = "openai"\nbase_url = "http://a/v1"\nheaders = { Host = "b" }', "headers"),
         (
             '[agent.tts]\nengine = "openai"\nbase_url = "http://a/v1"\nextra_body = { input = 1 }',

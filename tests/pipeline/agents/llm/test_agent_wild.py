@@ -428,3 +428,26 @@ async def test_a_model_that_thinks_is_not_asked_to_think_anew() -> None:
     async with calling(thinking, FINE, timeout_s=1.0, stall_s=0.2) as (server, conversation):
         assert words(await acts_of(conversation, HELLO)) == "Hello there."
         assert len(server.requests) == 1
+
+
+# Servers that fail, and then do not -------------------------------------------------------------------------
+
+REFUSED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>Bad day</html>"
+FAILURES: dict[str, Sequence[Piece]] = {
+    "500": [REFUSED],
+    "empty": [SSE, *END],
+    "bad line": [SSE, b'data: {"choices": [{"del\n\n'],
+    "page": [PAGE],
+    "null": [WHOLE.replace(b'"Hello there."', b"null")],
+    "closed": [SSE],
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_three_failures_in_a_row_cost_a_moment_and_not_the_call(failure: str) -> None:
+    async with calling(*[FAILURES[failure]] * 3, FINE) as (server, conversation):
+        acts = await acts_of(conversation, HELLO)
+        assert words(acts) == "Fine then."
+        assert [type(act) for act in acts] == [Trouble, Say]
+        assert len(server.requests) == 4

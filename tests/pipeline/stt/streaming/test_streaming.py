@@ -180,6 +180,20 @@ async def test_the_next_recogniser_hears_what_a_refusing_service_did_not() -> No
         await engine.close()
 
 
+async def test_a_fallback_that_is_not_needed_has_no_socket() -> None:
+    async with streaming_server(VENDORS["deepgram"]) as first, streaming_server(VENDORS["soniox"]) as second:
+        engines = [
+            registry.load("stt", "websocket", table(preset, server))
+            for preset, server in (("deepgram", first), ("soniox", second))
+        ]
+        recognizers = [GuardedRecognizer(engine, Guard("stt", "cloud")) for engine in engines]
+        _, own = of_call(FallbackRecognizer(recognizers), lambda reason: None, call_id="c", language="en")
+        await until(lambda: first.open == 1)
+        assert second.requests == []
+        for each in (*own, *engines):
+            await each.close()
+
+
 async def test_a_socket_is_kept_alive_between_utterances() -> None:
     async with in_a_call(keep_alive_s=0.1) as (server, _):
         await until(lambda: len(server.sockets) == 1 and server.said(0).count({"type": "KeepAlive"}) >= 3)
@@ -187,10 +201,12 @@ async def test_a_socket_is_kept_alive_between_utterances() -> None:
 
 async def test_another_language_is_another_socket() -> None:
     async with in_a_call() as (server, ears):
-        await until(lambda: server.open == 1)
-        listening = ears.listen(rate_hz=8000, language="ar", expected=None)
-        await speak(listening, voice(0.4))
-        assert (await listening.result()).text
+        for language in ("en", "ar"):
+            listening = ears.listen(rate_hz=8000, language=language, expected=None)
+            await speak(listening, voice(0.8))
+            heard = await listening.result()
+            assert 500 < heard.words[-1].end_ms <= 900, "times count from the utterance's first sample"
+            listening.close()
         assert [request.query["language"] for request in server.requests] == ["en", "ar"]
 
 
