@@ -165,10 +165,8 @@ class MediaStream:
         self._pulled: Pulled | None = None
         self._keying = Keying(loop)
         self._remote: Address | None = None
-        self._symmetric = False
-        self._strange = 0
-        self._timeout_s = math.inf
-        self._configured_s = 0.0
+        self._symmetric, self._strange = False, 0
+        self._timeout_s, self._configured_s = math.inf, 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
