@@ -37,6 +37,19 @@ def blocks() -> Iterator[Any]:
                 yield pytest.param(agent, id=f"{page.stem}-{place}")
 
 
+@pytest.fixture
+def own_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine of one's own that docs/engines.md shows, where its example names it."""
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    (shown,) = (block.split("```")[0] for block in page.split("```python\n")[1:] if "class Ears:" in block)
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "ears.py").write_text(shown)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("own_engines")
 @pytest.mark.parametrize("shown", list(blocks()))
 def test_what_a_page_shows_of_an_agent_is_valid(shown: Mapping[str, Any]) -> None:
     mind = {"llm": LLM | shown["llm"]} if "llm" in shown else {"script": shown.get("script", SCRIPT)}

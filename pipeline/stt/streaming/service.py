@@ -68,7 +68,7 @@ class ServiceSettings(Table):
     `url`, `query`, `session_body` and `begin`."""
 
     url: Annotated[str, AfterValidator(_socket_url)]
-    session_url: HttpUrl = ""
+    session_url: HttpUrl | Literal[""] = ""
     session_body: Message = Field(default_factory=dict)
     session_address: str = ""
     api_key: str = Field(default="", repr=False)

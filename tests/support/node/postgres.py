@@ -17,7 +17,8 @@ GROWN_BYTES = 1 << 20
 """A database that has grown by more is not used again: its tables are not what a planner meets at first."""
 
 _SHAPE = """
-SELECT count(*), sum(hashtext(attrelid::regclass || attname || atttypid || attnotnull)),
+SELECT count(*), sum(attrelid::bigint),
+    sum(hashtext(attrelid::regclass || attname || atttypid || attnotnull)),
     (SELECT count(*) FROM pg_constraint), (SELECT count(*) FROM pg_trigger), (SELECT count(*) FROM pg_proc),
     (SELECT count(*) FROM pg_index)
 FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE relnamespace = 'public'::regnamespace
