@@ -20,6 +20,7 @@ WEIGHTS: Final = re.compile("voice|models")
 MACHINES: Final = ("x86_64", "aarch64")
 
 COMPILED: Final = {
+    ("3.12", "x86_64"): {"pocketsphinx"},
     ("3.12", "aarch64"): {"pocketsphinx"},
     ("3.14", "x86_64"): {"pocketsphinx"},
     ("3.14", "aarch64"): {"pocketsphinx"},
