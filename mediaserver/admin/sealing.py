@@ -52,7 +52,7 @@ class Vault:
     def livekit_secret(self, key_id: str) -> str:
         """Returns the secret with which the holder of the API key `key_id` signs LiveKit server tokens. It is
         derived from the secret key and stored nowhere; it ends with the API key."""
-        return hmac.digest(self.secret, f"livekit {key_id}".encode(), "sha256").hex()
+        return hmac.digest(sha256(b"livekit" + self.secret).digest(), key_id.encode(), "sha256").hex()
 
     def open(self, sealed: str) -> str:
         """Returns the text that was sealed. Raises `LocalError` where `sealed` was sealed with another key,

@@ -138,6 +138,7 @@ class _Transfer:
         person = self._person
         silent = person is not None and not person.definite
         asked = any(attempt.outcome == Said.UNKNOWN for attempt in self._tried)
+        asked = asked or handed.outcome == Said.UNKNOWN
         return (silent or asked) and handed.outcome not in (Said.ANSWERED, Said.DECLINED)
 
     def _people(self) -> Bridge | None:

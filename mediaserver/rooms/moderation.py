@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
 from mediaserver.errors import NotConfigured, NotFound, TooMany, Unavailable
+from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.registry import RoomRegistry
@@ -31,6 +34,10 @@ class Moderation:
             raise NotConfigured("Service not configured")
         self._room_registry.check_open()
         route = await self._outbound_legs.route(opened.request.agent_id, number)
+        identity = identity or f"phone-{uuid.uuid4().hex[:8]}"
+        if identity in opened.dialling:  # the same request again: nobody is called twice
+            raise RoomError("that identity is being called")
+        opened.dialling.add(identity)
         try:
             sip_participant = await call_in(
                 opened.room, self._outbound_legs, route, name=name, identity=identity
@@ -39,6 +46,8 @@ class Moderation:
             raise TooMany(str(busy)) from None
         except (SipError, OSError) as error:
             raise Unavailable(f"The call cannot be placed now: {error}") from None
+        finally:
+            opened.dialling.discard(identity)
         opened.sip_participants[sip_participant.participant.sid] = sip_participant
         sip_participant.on_arrival = lambda sip_participant: self._room_registry.arrived(
             opened, sip_participant

@@ -38,6 +38,7 @@ class OpenRoom:
     bridge: Bridge
     participant_legs: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
     sip_participants: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
+    dialling: set[str] = field(default_factory=set)  # identities of telephones that are not in the room yet
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None

@@ -184,6 +184,8 @@ class Room:
         before = self._participants.get(participant.identity)
         if before is self.agent:
             raise RoomError("that identity is the agent's")
+        if before is not None and before.kind is Kind.PHONE:
+            raise RoomError("that identity is a telephone's")
         if before is None and len(self._participants) >= MAX_PARTICIPANTS:
             raise RoomFull(f"the room has {MAX_PARTICIPANTS} participants")
         if before is not None:

@@ -114,6 +114,12 @@ def answer_refer(role: InviteRole, transaction: ServerTransaction, now: float) -
     except (ValueError, MalformedMessage):
         usage.core.reply(transaction, 400, now)
         return
+    if (
+        "replaces" in {name.lower() for name in to.uri.headers}
+        or (to.uri.params.get("method") or "INVITE") != "INVITE"
+    ):
+        usage.core.reply(transaction, 603, now)  # whoever is to be replaced is on a line already
+        return
     if not usage.confirmed or (usage.request_to_move is not None and usage.request_to_move.pending):
         usage.core.reply(transaction, 491, now)
         return

@@ -32,6 +32,9 @@ EVENT = "refer"
 LINGER_S = 32.0
 """Seconds that the subscription is kept after the call, for NOTIFYs that are on their way."""
 
+_OF_PROXIES = frozenset({408, 500, 503, 504})
+"""Responses that a proxy gives for a far end which may have the REFER all the same."""
+
 _STATUS_LINE = re.compile(rb"SIP/2\.0[ \t]+([1-6][0-9]{2})(?:[ \t]|\r|\n|$)")
 _ID = re.compile(r"\bid[ \t]*=[ \t]*([0-9]{1,10})")
 
@@ -116,8 +119,8 @@ class Referral:
         """Takes a response to the REFER; a NOTIFY may have overtaken it (RFC 6665 4.1.2.4)."""
         if response.status < 200 or self.state is not ReferralState.SENT:
             return
-        accepted = response.status < 300
-        self._move(ReferralState.ACCEPTED if accepted else ReferralState.REFUSED, response.status, now)
+        state = ReferralState.ACCEPTED if response.status < 300 else ReferralState.REFUSED
+        self._move(ReferralState.UNKNOWN if response.status in _OF_PROXIES else state, response.status, now)
 
     def no_response(self, now: float, *, transport_failed: bool) -> None:
         """Notes that there was none: the REFER may have arrived all the same."""

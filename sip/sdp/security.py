@@ -103,7 +103,8 @@ class LocalSecurity:
         if srtp in (Srtp.DTLS, Srtp.OPTIONAL) and fingerprints and self.fingerprint:
             role = _role(session, media, agreed)
             return Handshake(role, fingerprints), self._fingerprinted(role)
-        if srtp in (Srtp.OFF, Srtp.OPTIONAL) and protocol in PLAIN:
+        was_plain = agreed is None or agreed.security is None
+        if was_plain and srtp in (Srtp.OFF, Srtp.OPTIONAL) and protocol in PLAIN:
             return None, []
         raise MalformedSdp(f"audio over {media.protocol} with no protection that the trunk takes")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from mediaserver.rooms.tokens import MAX_TOKEN_CHARS
 
 _ALGORITHM: Final = "HS256"
 _LEEWAY_S: Final = 5
+_KEY_ID: Final = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def issuer(token: str) -> str:
@@ -24,9 +26,9 @@ def issuer(token: str) -> str:
         raise TokenRefused("missing or oversized token")
     try:
         key_id = jwt.decode(token, options={"verify_signature": False}).get("iss")
-    except (jwt.PyJWTError, UnicodeError):
+    except (jwt.PyJWTError, UnicodeError, RecursionError):
         raise TokenRefused("this is not a server token") from None
-    if not isinstance(key_id, str) or not key_id or "\0" in key_id:
+    if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
         raise TokenRefused("the token names no API key")
     return key_id
 

@@ -153,8 +153,9 @@ async def test_a_token_grants_what_it_says_and_the_servers_pair_administers_noth
     claims = jwt.decode(listing, secret, algorithms=["HS256"], issuer=key)
     forged = jwt.encode(claims, "not the secret of this key, and long enough", algorithm="HS256")
     old = jwt.encode({**claims, "exp": 1}, secret, algorithm="HS256")
+    no_text = jwt.encode({**claims, "iss": "\ud800"}, secret, algorithm="HS256")
     unsigned = jwt.encode(claims, "", algorithm="none")
-    expected = {listing: 403, participant: 401, forged: 401, old: 401, unsigned: 401, "": 401}
+    expected = {listing: 403, participant: 401, forged: 401, old: 401, unsigned: 401, no_text: 401, "": 401}
     names = {401: "unauthenticated", 403: "permission_denied"}
     for token, status in expected.items():
         code, body = await asked(client, "ListParticipants", {"room": name}, token)
