@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 from livekit.protocol import room, sip
 
-from api.http.auth import SERVER, Scope, admitted, caller_of, found
+from api.http.auth import SERVER, Scope, admitted, caller_of, check_guesses, wrong_key
 from api.http.bodies import answer
 from api.http.errors import refusal
 from api.http.operation import About, Operation
@@ -103,7 +103,6 @@ _CODES: Final[Mapping[int, str]] = {
 
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_argument": 400,
-    "malformed": 400,
     "unauthenticated": 401,
     "permission_denied": 403,
     "bad_route": 404,
@@ -156,7 +155,9 @@ async def _answered(
     token = token_of(request)
     row = await _key_that_signed(request, token)
     if row is None:  # counted as a guess; a signature cannot be guessed, so that a right one never waits
-        row = await found(request, f"{issuer(token)} {token}", _nobody)
+        guess = f"{issuer(token)} {token}"
+        check_guesses(request, guess)
+        raise wrong_key(request, guess)
     caller = admitted(request, operation, row)
     room_registry = request.app[SERVER].room_registry
     service = RoomService(
@@ -177,11 +178,6 @@ async def _key_that_signed(request: web.Request, token: str) -> KeyRow | None:
     server = request.app[SERVER]
     row = await server.find_key_by_id(issuer(token))
     return row if row is not None and signed(token, secret=server.livekit_secret(row.id)) else None
-
-
-async def _nobody(presented: str) -> KeyRow | None:
-    """Finds no API key."""
-    return None
 
 
 def _parsed(shape: type[Message], kind: str, body: bytes) -> Message:

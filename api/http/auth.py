@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -111,32 +111,36 @@ def admitted(request: web.Request, operation: Operation, row: KeyRow) -> Caller:
 
 
 async def _key_row(request: web.Request) -> KeyRow:
-    """Returns the presented key. Raises as `found`."""
+    """Returns the presented key. Raises `UnknownKey`, and `TooMany` for an address that presented wrong
+    keys."""
     key = bearer_key(request)
     if not key:
         raise UnknownKey("Missing API key")
-    return await found(request, key, request.app[SERVER].find_key)
+    check_guesses(request, key)
+    row = await request.app[SERVER].find_key(key)
+    if row is None:
+        raise wrong_key(request, key)
+    request.app[GUESSES].right(neighbourhood(request), key)
+    return row
 
 
-async def found(request: web.Request, key: str, find: Callable[[str], Awaitable[KeyRow | None]]) -> KeyRow:
-    """Returns the row that `find` finds for the presented `key`. Raises `UnknownKey`, and `TooMany` for an
-    address that presented wrong keys."""
-    now = asyncio.get_running_loop().time()
-    server, guesses, address = request.app[SERVER], request.app[GUESSES], neighbourhood(request)
-    wait_s = guesses.wait_s(address, key, now)
+def check_guesses(request: web.Request, key: str) -> None:
+    """Raises `TooMany` for an address that presented wrong keys, before `key` is looked up."""
+    wait_s = request.app[GUESSES].wait_s(neighbourhood(request), key, asyncio.get_running_loop().time())
     if wait_s > 0:
-        server.metrics.wrong_keys.labels("refused").inc()
+        request.app[SERVER].metrics.wrong_keys.labels("refused").inc()
         raise TooMany("Too many wrong API keys", retry_after_s=int(wait_s) + 1)
-    row = await find(key)
-    if row is not None:
-        guesses.right(address, key)
-        return row
+
+
+def wrong_key(request: web.Request, key: str) -> UnknownKey:
+    """Counts `key` as a guess; returns the refusal."""
+    server, now = request.app[SERVER], asyncio.get_running_loop().time()
     server.metrics.wrong_keys.labels("unknown").inc()
-    for change in guesses.wrong(address, key, now):
+    for change in request.app[GUESSES].wrong(neighbourhood(request), key, now):
         server.metrics.key_bans.labels(change.by, change.standing.value).inc()
         if request.app[TOLD].take("", now) == 0:
             log.warning("API keys are guessed", extra=_fields(change))
-    raise UnknownKey("Invalid API key")
+    return UnknownKey("Invalid API key")
 
 
 def _fields(change: Change) -> Mapping[str, object]:

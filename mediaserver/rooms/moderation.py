@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
-
 from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
 from mediaserver.errors import NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.registry import RoomRegistry
-from mediaserver.rooms.sip_participant import call_in
+from mediaserver.rooms.sip_participant import call_in, new_identity
 from sip.errors import SipError
 
 UNKNOWN_PARTICIPANT = "Participant not found"
@@ -34,7 +32,7 @@ class Moderation:
             raise NotConfigured("Service not configured")
         self._room_registry.check_open()
         route = await self._outbound_legs.route(opened.request.agent_id, number)
-        identity = identity or f"phone-{uuid.uuid4().hex[:8]}"
+        identity = identity or new_identity()
         if identity in opened.dialling:  # the same request again: nobody is called twice
             raise RoomError("that identity is being called")
         opened.dialling.add(identity)

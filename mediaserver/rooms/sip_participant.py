@@ -29,12 +29,17 @@ _SHOWN: Final = {
 }
 
 
+def new_identity() -> str:
+    """Makes an identity for a telephone that nobody has named."""
+    return f"phone-{uuid.uuid4().hex[:8]}"
+
+
 def phone_participant(
     number: str, *, name: str = "", identity: str = "", status: str = "dialing"
 ) -> Participant:
     """Makes the participant (LiveKit: kind SIP) that stands for a phone in a room."""
     attributes = {STATUS: status, NUMBER: number}
-    identity = identity or f"phone-{uuid.uuid4().hex[:8]}"
+    identity = identity or new_identity()
     return Participant(identity, kind=Kind.PHONE, name=name or identity, attributes=attributes)
 
 
@@ -80,7 +85,7 @@ class SipParticipant:
 
 
 async def call_in(
-    room: Room, lines: OutboundLegs, route: Route, *, name: str, identity: str = ""
+    room: Room, lines: OutboundLegs, route: Route, *, name: str, identity: str
 ) -> SipParticipant:
     """Dials `route` and adds the telephone to the room at once; the caller then starts `follow`. Raises
     `DialRefused`, `SipError`, OSError, `RoomClosed`, `RoomFull`, `RoomError` for an identity that is in the
