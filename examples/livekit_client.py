@@ -12,19 +12,21 @@ from livekit import rtc
 async def talk(url: str, token: str, words: str) -> None:
     """Waits for the agent to listen (some never do), sends `words`, waits for the hang-up."""
     room, over, listening = rtc.Room(), asyncio.Event(), asyncio.Event()
+    streams: asyncio.Queue[tuple[rtc.TextStreamReader, str] | None] = asyncio.Queue()
 
-    async def show(reader: rtc.TextStreamReader, speaker: str) -> None:
-        text = await reader.read_all()
-        if (reader.info.attributes or {}).get("lk.transcription_final") == "true":
-            print(f"{speaker}: {text}", flush=True)
+    async def show() -> None:
+        while opened := await streams.get():  # one after another: the SDK keeps no order between streams
+            reader, speaker = opened
+            text = await reader.read_all()
+            if (reader.info.attributes or {}).get("lk.transcription_final") == "true":
+                print(f"{speaker}: {text}", flush=True)
 
     def state(changed: dict[str, str], who: rtc.Participant) -> None:
         if changed.get("lk.agent.state") == "listening":
             listening.set()
 
-    showing: set[asyncio.Task[None]] = set()
-    handler = room.register_text_stream_handler
-    handler("lk.transcription", lambda *it: showing.add(asyncio.ensure_future(show(*it))))
+    showing = asyncio.create_task(show())
+    room.register_text_stream_handler("lk.transcription", lambda *opened: streams.put_nowait(opened))
     room.on("participant_attributes_changed", state)
     room.on("disconnected", lambda reason: over.set())
     await room.connect(url, token)
@@ -34,7 +36,8 @@ async def talk(url: str, token: str, words: str) -> None:
     if not over.is_set():
         await room.local_participant.send_text(words, topic="lk.chat")
     await over.wait()
-    await asyncio.gather(*showing)
+    streams.put_nowait(None)
+    await showing
 
 
 asyncio.run(talk(*sys.argv[1:4]))

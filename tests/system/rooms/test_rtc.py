@@ -94,8 +94,7 @@ async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Node) 
     )
     output, _ = await asyncio.wait_for(example.communicate(), 30)
     lines = [line.partition(": ")[2] for line in output.decode().splitlines()]
-    assert "Would you like an appointment?" in lines[0]
-    assert lines[1:] == ["yes", "Thank you. Goodbye."]
+    assert lines == ["Hello. Would you like an appointment?", "yes", "Thank you. Goodbye."]
 
 
 async def test_the_example_ends_with_an_agent_that_never_listens(web: Node) -> None:
