@@ -9,8 +9,8 @@ from typing import Any
 from mediaserver.admin.directory import Directory
 from mediaserver.admin.sealing import Vault
 from mediaserver.db.database import position_of
-from mediaserver.e164 import normalise, spellings
 from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
+from mediaserver.numbers.e164 import normalise, spellings
 from mediaserver.queue.erasure import Erasure, ErasurePage, Subject
 from mediaserver.queue.holds import Hold
 from mediaserver.queue.records import CallRecord
