@@ -26,11 +26,11 @@ from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.calls.call_api import CallApi
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable

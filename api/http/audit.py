@@ -15,7 +15,7 @@ from api.http.auth import SERVER, caller_of
 from api.http.catalogue import names_of
 from api.http.headers import request_id_of
 from api.http.operation import operation_of
-from mediaserver.queue.audit import Audited
+from mediaserver.queue.personal_data.audit import Audited
 from mediaserver.telemetry.logging import mask_numbers
 
 REPORT: Final = "getCall"

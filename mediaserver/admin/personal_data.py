@@ -11,8 +11,8 @@ from mediaserver.admin.sealing import Vault
 from mediaserver.db.database import position_of
 from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
 from mediaserver.numbers.e164 import normalise, spellings
-from mediaserver.queue.erasure import Erasure, ErasurePage, Subject
-from mediaserver.queue.holds import Hold
+from mediaserver.queue.personal_data.erasure import Erasure, ErasurePage, Subject
+from mediaserver.queue.personal_data.holds import Hold
 from mediaserver.queue.records import CallRecord
 from mediaserver.store.store import Store
 

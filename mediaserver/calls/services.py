@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.queue.records import Claim

@@ -10,7 +10,7 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.pre_call_tools import promised
-from mediaserver.calls.signalling import checked_headers
+from mediaserver.calls.signalling.fields import checked_headers
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
 from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise

@@ -14,7 +14,7 @@ from typing import Final
 
 from mediaserver.admin.directory import Directory
 from mediaserver.files.sealed import SealedFiles
-from mediaserver.queue.retention import AT_ONCE, Kept, Removal, Waiting
+from mediaserver.queue.personal_data.retention import AT_ONCE, Kept, Removal, Waiting
 from mediaserver.store.store import Store
 from mediaserver.telemetry.metrics import Metrics
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from mediaserver.db.database import Row, Tx, among
 from mediaserver.errors import Conflict, NotFound
 from mediaserver.queue.cancel import request_hangup
-from mediaserver.queue.holds import HELD
+from mediaserver.queue.personal_data.holds import HELD
 from mediaserver.queue.records import Stage
 from mediaserver.queue.rules import erased_contact
 
