@@ -47,10 +47,10 @@ from api.schemas.calls import (
 from mediaserver.calls.call_api import Trial
 from mediaserver.calls.validation import INVALID_NUMBER, CallRequest
 from mediaserver.errors import InvalidRequest
+from mediaserver.files.sealed import ENDING
 from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
-from mediaserver.sealed_files import ENDING
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'

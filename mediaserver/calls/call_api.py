@@ -164,7 +164,7 @@ class CallApi:
 
     async def trace(self, access: Access, call_id: str) -> list[dict[str, Any]]:
         """Returns the signalling and the media statistics of a call, one document for each telephone, as
-        `mediaserver.calls.call_traces` writes them. Raises `NotFound`."""
+        `mediaserver.calls.signalling.traces` writes them. Raises `NotFound`."""
         await self.call(access, call_id)
         legs = {each["sip_call_id"]: each for each in await self._store.traces(call_id)}
         legs |= {each["sip_call_id"]: each for each in self._live.trace(call_id)}

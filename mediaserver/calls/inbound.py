@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
-from mediaserver.calls.signalling import received, variables
+from mediaserver.calls.signalling.fields import received, variables
 from mediaserver.errors import MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall

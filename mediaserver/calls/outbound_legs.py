@@ -9,11 +9,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.signalling import to_send
-from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.calls.signalling.fields import to_send
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
+from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.queue.extra_legs import NewLeg
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.agent import ROOM

@@ -18,11 +18,11 @@ from enum import Enum, auto
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.moved_caller import MovedCaller
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.signalling import ended, to_send
-from mediaserver.calls.transfer import conversed, was_transferred
+from mediaserver.calls.signalling.fields import ended, to_send
+from mediaserver.calls.transfers.moved_caller import MovedCaller
+from mediaserver.calls.transfers.transfer import conversed, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener

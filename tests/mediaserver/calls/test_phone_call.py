@@ -20,8 +20,8 @@ import pytest
 from api.schemas.base import CallReport
 from bench.support.cluster import FASTER, Cluster
 from mediaserver.db.database import open_database
+from mediaserver.node.trunks import set_trunks
 from mediaserver.server import Server
-from mediaserver.trunks import set_trunks
 from sip.call import Call, CallFailed
 from sip.states import CallState
 from tests.support.http.models import fake_models

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber
+from mediaserver.numbers.e164 import normalise
 
 EXACT: Final = 1000
 """The closeness of a number itself; patterns are less close, the more so the less they fix."""

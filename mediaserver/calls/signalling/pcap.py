@@ -22,7 +22,7 @@ IpAddress = IPv4Address | IPv6Address
 
 
 def pcap(messages: Iterable[dict[str, Any]]) -> bytes:
-    """Returns a file of `messages` (the form that `mediaserver.calls.call_traces` stores) in the order of
+    """Returns a file of `messages` (the form that `mediaserver.calls.signalling.traces` stores) in order of
     time."""
     pieces = [_HEADER]
     for message in sorted(messages, key=lambda each: each["at_us"]):

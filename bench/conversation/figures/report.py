@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from bench import report
-from bench.conversation import wire_report
+from bench.conversation.figures import wire_report
 from bench.conversation.scenarios import SCENARIOS
 
 Scenes = Mapping[str, Mapping[str, Any]]
-"""`bench.conversation.metrics.summary` by scenario."""
+"""`bench.conversation.figures.metrics.summary` by scenario."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 
 from bench import report
 from bench.conversation.caller import Placed
+from bench.conversation.figures.metrics import Outcome, summary
 from bench.conversation.handset import Taped
-from bench.conversation.metrics import Outcome, summary
 from bench.conversation.sounds import RATE_HZ
 from pipeline.audio import Pcm
 

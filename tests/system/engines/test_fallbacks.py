@@ -13,8 +13,8 @@ from mediaserver.cli.doctor import engine_findings
 from mediaserver.engine_pool.choice import AgentChoice, EngineChoice
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import SettingsError
-from mediaserver.metrics import Metrics
 from mediaserver.settings import AgentSettings, Settings, SpeechSettings, load
+from mediaserver.telemetry.metrics import Metrics
 from mediaserver.wiring import agent_choice, engine_problems
 from pipeline.agent import CallOpened, Say
 from pipeline.errors import EngineError, EngineMissing

@@ -2,7 +2,7 @@
 
 What stays of a call is its id, its times, its causes and its agent: bills and statistics go on adding up. The
 erasure itself stays as a row, the proof of it. A call that is not over is erased when it is; a recording lies
-on the disk of one node, which removes it (`mediaserver.retention`)."""
+on the disk of one node, which removes it (`mediaserver.node.retention`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 from mediaserver.db.database import Row, Tx, among
 from mediaserver.errors import Conflict, NotFound
 from mediaserver.queue.cancel import request_hangup
-from mediaserver.queue.holds import HELD
+from mediaserver.queue.personal_data.holds import HELD
 from mediaserver.queue.records import Stage
 from mediaserver.queue.rules import erased_contact
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mediaserver.calling_windows import next_open_ms, parse_window, zones_of
+from mediaserver.numbers.calling_windows import next_open_ms, parse_window, zones_of
 
 OFFICE = ("mon-fri 09:00-20:00", "sat 10:00-14:00")
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.conversation.alignment import (
+from bench.conversation.caller import FRAME, LOUD
+from bench.conversation.figures.alignment import (
     TAIL_S,
     Piece,
     completed,
@@ -23,7 +24,6 @@ from bench.conversation.alignment import (
     samples_heard,
     silent_from_s,
 )
-from bench.conversation.caller import FRAME, LOUD
 from bench.conversation.handset import Taped
 from bench.conversation.scenarios import Script, Wanted
 from bench.conversation.sounds import RATE_HZ, Sound, agent_words

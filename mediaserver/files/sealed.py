@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mediaserver import private
 from mediaserver.errors import LocalError
+from mediaserver.files import private
 
 ENDING: Final = ".enc"
 PIECE: Final = 64 * 1024

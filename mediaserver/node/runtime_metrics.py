@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mediaserver.admin.api_keys import KeyRing
 from mediaserver.admission.load import Load
-from mediaserver.metrics import GcPauses, LoopLag, Metrics
 from mediaserver.restore.recollection import Recollection
 from mediaserver.store.store import Store
+from mediaserver.telemetry.metrics import GcPauses, LoopLag, Metrics
 from sip.endpoint import EndpointStats
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from bench.conversation.metrics import percentiles
+from bench.conversation.figures.metrics import percentiles
 
 RESPONSE_MS: Final = {"p50": 500.0, "p95": 700.0}
 AGREE_MS: Final = 40.0

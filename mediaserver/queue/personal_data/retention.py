@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from mediaserver.db.database import Row, Tx
-from mediaserver.queue.erasure import MAY_HAVE_LEFT_A_FILE, remove_file
-from mediaserver.queue.holds import HELD
+from mediaserver.queue.personal_data.erasure import MAY_HAVE_LEFT_A_FILE, remove_file
+from mediaserver.queue.personal_data.holds import HELD
 
 AT_ONCE = 200
 DAY_MS = 24 * 3600 * 1000

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import phonenumbers
 from phonenumbers import timezone
 
-from mediaserver.e164 import calling_code
+from mediaserver.numbers.e164 import calling_code
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from mediaserver.admin.directory import Directory
-from mediaserver.metrics import Metrics
-from mediaserver.queue.retention import AT_ONCE, Kept, Removal, Waiting
-from mediaserver.sealed_files import SealedFiles
+from mediaserver.files.sealed import SealedFiles
+from mediaserver.queue.personal_data.retention import AT_ONCE, Kept, Removal, Waiting
 from mediaserver.store.store import Store
+from mediaserver.telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ raised and of which kind it is: the texts of foreign ones quote the values they 
 libraries (aioice tells every client's address): they count from warnings on, with addresses and numbers
 masked.
 
-Nobody waits for who reads the log (`mediaserver.line_writer`), and Python's own words go the same way
-(`take_over`).
+Nobody waits for who reads the log (`mediaserver.telemetry.line_writer`), and Python's own words go the same
+way (`take_over`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from types import TracebackType
 from typing import Any, Final, cast
 
 from mediaserver.errors import StoreError
-from mediaserver.line_writer import LineWriter
+from mediaserver.telemetry.line_writer import LineWriter
 from pipeline.errors import EngineError
 
 log = logging.getLogger(__name__)

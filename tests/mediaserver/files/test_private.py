@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from mediaserver import logging as logs
-from mediaserver import private
+from mediaserver.files import private
+from mediaserver.telemetry import logging as logs
 from tests.support.kept_logging import kept_logging
 from tests.support.node.node import FAKE_ENGINES, REAL_ENGINES, ServerProcess, Site, serving
 from tests.support.webrtc.rooms import AGENT, bearing, write_web_site

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mediaserver import logging as logs
 from mediaserver.admin.directory import Directory
 from mediaserver.errors import LocalError
 from mediaserver.settings import Settings, TrunkSettings
 from mediaserver.store.store import Store
+from mediaserver.telemetry import logging as logs
 from mediaserver.wiring import certificate_problem, trunk_settings
 from pipeline.engines.tables import Table
 from sip.client_tls import ClientTls

@@ -6,8 +6,8 @@ RINGING ── answered, and taken ──► TALKING ── either hangs up ─�
    └── not reached, or declined ──► REGRETTING ── words heard ────┘
 ```
 
-The carrier is asked first where it may (`mediaserver.calls.carrier_referral`), and once more while both talk:
-the caller then hears the person without a break, whatever the carrier answers.
+The carrier is asked first where it may (`mediaserver.calls.transfers.carrier_referral`), and once more while
+both talk: the caller then hears the person without a break, whatever the carrier answers.
 
 There is never dead air: the words for a person who is not reached are synthesised while the telephone rings.
 The agent takes no part; the call, its recording and its record go on."""
@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from mediaserver.calls.carrier_referral import AFTER_BYE_S, Attempt, CarrierReferral, Rung, Said
 from mediaserver.calls.outbound_legs import DialRefused
+from mediaserver.calls.transfers.carrier_referral import AFTER_BYE_S, Attempt, CarrierReferral, Rung, Said
 from pipeline.audio import Pcm, frame_samples
 from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge, mixed

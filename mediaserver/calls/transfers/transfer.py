@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from mediaserver.calls.briefing import Briefing, brief
-from mediaserver.calls.carrier_referral import Attempt, CarrierReferral, Rung, Said
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs, Route
-from mediaserver.calls.transfer_bridge import Brief, Ladder, TransferBridge, TransferResult, Visit
+from mediaserver.calls.transfers.bridge import Brief, Ladder, TransferBridge, TransferResult, Visit
+from mediaserver.calls.transfers.briefing import Briefing, brief
+from mediaserver.calls.transfers.carrier_referral import Attempt, CarrierReferral, Rung, Said
 from mediaserver.errors import StoreError
 from pipeline.agent import TransferFailed
 from pipeline.audio import Pcm, silence

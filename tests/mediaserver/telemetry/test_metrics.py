@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mediaserver import logging as logs
-from mediaserver.metrics import GcPauses, LoopLag, Metrics
+from mediaserver.telemetry import logging as logs
+from mediaserver.telemetry.metrics import GcPauses, LoopLag, Metrics
 from tests.support.kept_logging import kept_logging
 
 

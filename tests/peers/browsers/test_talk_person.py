@@ -20,7 +20,7 @@ from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.audio.wav import read
 from pipeline.engines.local_weights import PIPER, WHISPER
-from tests.peers.test_talk import BARE_MICROPHONE, LINES, PLAYED, PRESS, RECORD, STATE
+from tests.peers.browsers.test_talk import BARE_MICROPHONE, LINES, PLAYED, PRESS, RECORD, STATE
 from tests.support.node.node import Site, running
 from tests.support.speech.local_speech import needs, whisper_tiny
 from tests.support.speech.tones import write_wav

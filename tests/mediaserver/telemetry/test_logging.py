@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mediaserver import logging as logs
 from mediaserver.errors import StoreUnavailable
+from mediaserver.telemetry import logging as logs
 from pipeline.agent import HangUp, Say
 from pipeline.errors import EngineError
 from pipeline.session.session import Session
