@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.journal import Journal
@@ -26,6 +27,9 @@ from sip.endpoint import Endpoint
 from sip.message.uri import Uri
 from sip.states import CallState
 from sip.trunk import Trunk
+
+CALLED_BEFORE: Final = "the person was called before in this call"
+"""The reason for which a number that a REFER or a transfer of the same call led to is not called again."""
 
 
 class DialRefused(InvalidRequest):

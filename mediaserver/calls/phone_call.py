@@ -89,6 +89,7 @@ class PhoneCall:
 
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: a failure becomes the call's outcome."""
+        self._conversation.dialled.add(self.cdr.claim.phone_number)
         objection = await self._conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
@@ -234,7 +235,9 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
         legs = self._services.outbound_legs
-        moved = MovedCaller(legs, call, self.cdr) if call.movable and legs is not None else None
+        moved = None
+        if call.movable and legs is not None:
+            moved = MovedCaller(legs, call, self.cdr, self._conversation.dialled)
         leg: Leg = call if moved is None else moved.bridge
         result, error = await self._conversation.converse(leg, line=self._line)
         if moved is not None:

@@ -1,8 +1,9 @@
 """The far end of a phone call whose REFERs are obeyed: the agent goes on with whom they name.
 
 A REFER leads only where the agent's own transfer could, by the same rules of dialling, and nobody is called
-twice in a call. Until the named person has answered, the far end stays, if it likes; a far end that hangs up
-after its REFER leaves the agent waiting."""
+twice in a call, whether a REFER or the agent's own transfer named the person before. Until the named person
+has answered, the far end stays, if it likes; a far end that hangs up after its REFER leaves the agent
+waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import logging
 from typing import Final
 
 from mediaserver.calls.detail_record import CallDetailRecord
-from mediaserver.calls.outbound_legs import DialRefused, OutboundLegs
+from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, OutboundLegs
 from mediaserver.errors import StoreError
 from pipeline.errors import boundary
 from pipeline.leg import AudioSource, LegListener
@@ -48,9 +49,10 @@ class _Place:
 
 
 class MovedCaller:
-    """The bridge on which the agent talks with the far end of `call`, or whom its REFERs named since."""
+    """The bridge on which the agent talks with the far end of `call`, or whom its REFERs named since.
+    `dialled`: the numbers that are not called again in this call, shared with the agent's own transfers."""
 
-    def __init__(self, legs: OutboundLegs, call: Call, cdr: CallDetailRecord) -> None:
+    def __init__(self, legs: OutboundLegs, call: Call, cdr: CallDetailRecord, dialled: set[str]) -> None:
         self.call = call
         """The telephone that the agent talks with."""
         self.bridge = Bridge(legs.pacer, rate_hz=call.rate_hz)
@@ -58,7 +60,7 @@ class MovedCaller:
         self._legs = legs
         self._cdr = cdr
         self._moving: asyncio.Task[None] | None = None
-        self._called: set[str] = set()
+        self._dialled = dialled
         call.on_refer = self._asked
 
     async def close(self) -> None:
@@ -96,12 +98,12 @@ class MovedCaller:
         person: Call | None = None
         try:
             route = await legs.route(claim.agent_id, legs.named_by(claim.agent_id, move.to))
-            if route.number in self._called:
-                raise DialRefused("the person was called before")
-            self._called.add(route.number)
+            if route.number in self._dialled:
+                raise DialRefused(CALLED_BEFORE)
+            self._dialled.add(route.number)
             person = await legs.dial(
                 route,
-                call_id=f"{claim.call_id}-referred-{len(self._called)}",
+                call_id=f"{claim.call_id}-referred-{len(self._dialled)}",
                 leg_of=claim.call_id,
                 variables=claim.variables,
             )

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final
 
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.outbound_legs import DialRefused, LinesBusy, OutboundLegs, Route
+from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, LinesBusy, OutboundLegs, Route
 from mediaserver.calls.transfers.bridge import Brief, Ladder, TransferBridge, TransferResult, Visit
 from mediaserver.calls.transfers.briefing import Briefing, brief
 from mediaserver.calls.transfers.carrier_referral import Attempt, CarrierReferral, Rung, Said
@@ -121,8 +121,8 @@ class _Transfer:
         log.info("transfer over", extra={**self._cdr.fields(), "outcome": handed.outcome})
         if not self._told:
             self._cdr.tell(EVENT, self._data(handed))
-        if self._perhaps_called(handed):
-            self._live.not_again.add(self._number)
+        if handed.outcome != Said.ANSWERED and not self._perhaps_called(handed):
+            self._live.dialled.discard(self._number)
         served = bool(handed.rung) or handed.outcome in (Said.ANSWERED, Said.ABANDONED)
         if not self._comes_back or served or not any(seat.speaks for seat in bridge.seats):
             return None
@@ -180,13 +180,15 @@ class _Transfer:
         """Returns the rungs: those of the caller's carrier as its trunk allows, if the person is called over
         the same trunk, then the bridge. Raises `DialRefused`."""
         claim, outbound_legs, caller = self._cdr.claim, self._outbound_legs, self._caller
-        number = self._number = outbound_legs.target(claim.agent_id, self._result.transfer_target)
-        if number in self._live.not_again:
-            raise DialRefused("whether the person was called before is not known")
+        target = outbound_legs.target(claim.agent_id, self._result.transfer_target)
         try:
-            route = await outbound_legs.route(claim.agent_id, number)
+            route = await outbound_legs.route(claim.agent_id, target)
         except StoreError as error:
             raise LinesBusy("the do-not-call list cannot be looked up now") from error
+        if route.number in self._live.dialled:
+            raise DialRefused(CALLED_BEFORE)
+        self._number = route.number
+        self._live.dialled.add(route.number)
         kind = self._live.profile.transfer.kind
         limit_s = route.agent.transfer_ring_s + ANSWER_S
         ladder = Ladder(lambda: self._dial(route), tried=self._tried, brief=self._briefing(), limit_s=limit_s)

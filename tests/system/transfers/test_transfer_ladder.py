@@ -116,5 +116,5 @@ async def test_whoever_may_have_been_called_is_not_called_again(tmp_path: Path) 
     transfer = report["analysis"]["transfer"]
     assert (transfer["outcome"], transfer["reason"]) == (
         "refused",
-        "whether the person was called before is not known",
+        "the person was called before in this call",
     )
