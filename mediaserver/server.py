@@ -50,7 +50,7 @@ from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
-from mediaserver.trunks import health_of_servers, set_trunks
+from mediaserver.trunks import set_trunks, watch
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
@@ -95,7 +95,7 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        self.metrics.watch_trunks(lambda: health_of_servers(self.endpoint))
+        watch(self.metrics, self.endpoint)
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)
@@ -238,7 +238,7 @@ class Server:
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
         if self._watching is not None and self._calls is not None:
-            self._watching.show(backlog=len(self._calls.journal), phone=self.endpoint.stats)
+            self._watching.show(backlog=len(self._calls.journal))
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        traces = CallTraces(store, journal)
+        traces = CallTraces(store, journal, self.metrics.trunks)
         legs = OutboundLegs(
             self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
         )
