@@ -41,7 +41,7 @@ from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
 from mediaserver.node.runtime_metrics import Watching
-from mediaserver.node.trunks import health_of_servers, set_trunks
+from mediaserver.node.trunks import set_trunks, watch
 from mediaserver.queue.records import KeyRow
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
@@ -95,7 +95,7 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        self.metrics.watch_trunks(lambda: health_of_servers(self.endpoint))
+        watch(self.metrics, self.endpoint)
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)
@@ -238,7 +238,7 @@ class Server:
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
         if self._watching is not None and self._calls is not None:
-            self._watching.show(backlog=len(self._calls.journal), phone=self.endpoint.stats)
+            self._watching.show(backlog=len(self._calls.journal))
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        traces = CallTraces(store, journal)
+        traces = CallTraces(store, journal, self.metrics.trunks)
         legs = OutboundLegs(
             self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
         )

@@ -147,7 +147,9 @@ class Inbound:
             raise Unknown("the company is at its limit of concurrent calls")
 
     async def _turn_away(self, call: Call, code: int, reason: str) -> None:
-        log.warning("inbound call turned away", extra={"call_id": call.id, "code": code, "reason": reason})
+        told = {"call_id": call.id, "trunk": call.trunk_id, "code": code, "reason": reason}
+        log.warning("inbound call turned away", extra=told)
+        self._services.metrics.trunks.follow(call)
         try:
             await call.reject(code)
         except SipError as error:

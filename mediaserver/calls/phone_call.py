@@ -109,6 +109,7 @@ class PhoneCall:
 
     async def take(self, call: Call) -> None:
         """Answers an inbound call and converses. Never raises."""
+        self.cdr.placed(call.direction.value, sip_call_id=call.sip_call_id)
         try:
             await call.ring()
             await call.answer()
@@ -161,12 +162,13 @@ class PhoneCall:
         asked = claim.sip.get("headers", {})
         self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
         try:
-            call = await trunk.call(
-                claim.dial_number,
-                caller_id=self._profile.caller_id,
-                call_id=self.cdr.call_id,
-                headers=headers,
-            )
+            with self._services.metrics.trunks.placing(claim.trunk_id):
+                call = await trunk.call(
+                    claim.dial_number,
+                    caller_id=self._profile.caller_id,
+                    call_id=self.cdr.call_id,
+                    headers=headers,
+                )
         except TrunkUnavailable as full:
             self._release(str(full))
             self.cdr.settle()
@@ -175,6 +177,7 @@ class PhoneCall:
             cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
             self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
+            self.cdr.placed(call.direction.value, sip_call_id=call.sip_call_id)
             line = self._profile.engines.line
             self._line = AnswerDetector(line, fill(line.message, self.cdr.claim.variables))
             call.attach(EarlyMediaListener(self._line), None)
@@ -306,5 +309,7 @@ class PhoneCall:
         if status is None:
             return
         self._reached = status
+        if status is CallStatus.ANSWERED:
+            self.cdr.picked_up()
         store, at_ms = self._services.store, self.cdr.now_ms()
         self.cdr.note(status.value, lambda: store.progress(self.cdr.claim, status, at_ms))

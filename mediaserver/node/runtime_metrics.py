@@ -7,7 +7,6 @@ from mediaserver.admission.load import Load
 from mediaserver.restore.recollection import Recollection
 from mediaserver.store.store import Store
 from mediaserver.telemetry.metrics import GcPauses, LoopLag, Metrics
-from sip.endpoint import EndpointStats
 
 
 class Watching:
@@ -37,8 +36,7 @@ class Watching:
         self._metrics.show_ledger(counts.stages)
         self._metrics.show_deliveries(counts.deliveries)
 
-    def show(self, *, backlog: int, phone: EndpointStats) -> None:
+    def show(self, *, backlog: int) -> None:
         """Updates the metrics that come from this process; called for every scrape."""
         self._pauses.flush()
         self._metrics.journal_backlog.set(backlog)
-        self._metrics.show_sip(phone)

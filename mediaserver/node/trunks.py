@@ -9,6 +9,7 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.store.managed import Kind
+from mediaserver.telemetry.metrics import Metrics
 from mediaserver.wiring import trunk_settings
 from pipeline.net.egress import EgressPolicy
 from sip.endpoint import Endpoint
@@ -71,3 +72,16 @@ def health_of_servers(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
     for name, trunk in endpoint.trunks.items():
         for each in trunk.servers:
             yield name, each.health.value
+
+
+def watch(metrics: Metrics, endpoint: Endpoint) -> None:
+    """Shows the endpoint's counts, and the registration and the servers of its trunks, in the metrics."""
+    metrics.watch_trunks(lambda: health_of_servers(endpoint))
+    metrics.trunks.registered = lambda: _registrations(endpoint)
+    metrics.watch_sip(lambda: endpoint.stats)
+
+
+def _registrations(endpoint: Endpoint) -> dict[str, bool | None]:
+    return {
+        name: trunk.registered if trunk.settings.register else None for name, trunk in endpoint.trunks.items()
+    }

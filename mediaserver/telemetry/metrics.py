@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import dataclasses
 import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import (
@@ -27,9 +25,11 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from mediaserver.telemetry.trunk_metrics import TrunkFigures
 from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import EngineHealth
 from pipeline.latency import WAIT_BOUNDS_S, DecoderWaits
+from sip.endpoint import EndpointStats
 
 LAG_PROBE_S = 0.05
 """How often the loop's lateness is sampled."""
@@ -123,6 +123,44 @@ class _TrunkServers(Collector):
         yield family
 
 
+SIP_CURRENT: Mapping[str, str] = {
+    "calls": "Calls of the SIP endpoint, offered ones and transfers included",
+    "transactions": "SIP transactions",
+    "dialogs": "SIP dialogs",
+    "rtp_ports_used": "UDP ports of calls' audio in use",
+}
+"""Counts of the SIP endpoint at this moment: each is a gauge `mediaserver_sip_…`."""
+
+SIP_DROPPED = ("refused", "shed", "malformed", "strays", "foreign", "blocked")
+"""Counts of the SIP endpoint of what it did not take or send, the label `kind` of
+`mediaserver_sip_dropped_total`."""
+
+
+class _SipFigures(Collector):
+    """The SIP endpoint's own counts, asked for at every scrape."""
+
+    def __init__(self, stats: Callable[[], EndpointStats]) -> None:
+        self._stats = stats
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields gauges of what there is now, and counters of what has been."""
+        stats = self._stats()
+        for field, text in SIP_CURRENT.items():
+            yield GaugeMetricFamily(f"mediaserver_sip_{field}", text, value=getattr(stats, field))
+        messages = CounterMetricFamily("mediaserver_sip_messages", "SIP messages", labels=("way",))
+        messages.add_metric(("received",), stats.received)
+        messages.add_metric(("sent",), stats.transmitted)
+        dropped = CounterMetricFamily(
+            "mediaserver_sip_dropped", "SIP messages not taken, or not sent, by why", labels=("kind",)
+        )
+        for kind in SIP_DROPPED:
+            dropped.add_metric((kind,), getattr(stats, kind))
+        wrong = CounterMetricFamily(
+            "mediaserver_sip_wrong_passwords", "Requests with wrong credentials", value=stats.wrong_passwords
+        )
+        yield from (messages, dropped, wrong)
+
+
 class _LostLines(Collector):
     """The number of lost log lines."""
 
@@ -177,7 +215,7 @@ class Metrics:
         self._http_refused = self._counter("http_connections_refused", "Not taken", ("reason",))
         self._http_late = self._counter("http_late", "Deadlines that clients missed", ("what",))
         self.overloaded = self._gauge("overloaded", "1: nothing new is begun for want of processor time")
-        self.sip = self._gauge("sip", "Counts of the SIP endpoint", ("kind",))
+        self.trunks = TrunkFigures(self.registry)
 
     def exposition(self) -> bytes:
         """Returns the text that Prometheus scrapes."""
@@ -203,12 +241,9 @@ class Metrics:
         """Counts a missed deadline: a "head", a "body", or an "answer" that was not read."""
         self._http_late.labels(what).inc()
 
-    def show_sip(self, stats: Any) -> None:
-        """Shows the SIP endpoint's own counters, the fields of a dataclass."""
-        for field in dataclasses.fields(stats):
-            value = getattr(stats, field.name)
-            if isinstance(value, int | float):
-                self.sip.labels(field.name).set(value)
+    def watch_sip(self, stats: Callable[[], EndpointStats]) -> None:
+        """Shows the SIP endpoint's own counts at every scrape."""
+        self.registry.register(_SipFigures(stats))
 
     def watch_trunks(self, servers: Callable[[], Iterable[tuple[str, str]]]) -> None:
         """Shows the health of the trunks' servers at every scrape: `servers` yields a trunk's id and a health

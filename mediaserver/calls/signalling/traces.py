@@ -13,6 +13,7 @@ from typing import Any
 
 from mediaserver.calls.journal import Journal
 from mediaserver.store.store import Store
+from mediaserver.telemetry.trunk_metrics import TrunkFigures
 from sip.call import Call
 from sip.message.redaction import redacted
 from sip.states import CallState
@@ -79,15 +80,18 @@ class _Leg:
 
 
 class CallTraces:
-    """The traces of the calls of this node."""
+    """The traces of the calls of this node. `figures` counts every telephone among its trunk's calls."""
 
-    def __init__(self, store: Store, journal: Journal) -> None:
+    def __init__(self, store: Store, journal: Journal, figures: TrunkFigures) -> None:
+        self.figures = figures
         self._store = store
         self._journal = journal
         self._legs: dict[str, list[_Leg]] = {}
 
     def follow(self, call: Call, call_id: str) -> None:
-        """Keeps the trace of `call`, a telephone of the call `call_id`."""
+        """Keeps the trace of `call`, a telephone of the call `call_id`, and counts it. To be called in the
+        step in which the call was made."""
+        self.figures.follow(call)
         if call.trace is not None:
             self._legs.setdefault(call_id, []).append(_Leg(call, call_id, self._write))
 
