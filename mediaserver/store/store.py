@@ -128,6 +128,8 @@ class Store:
     make_key = _write(managed_rows.make_key)
     rotate_key = _write(managed_rows.rotate_key)
     revoke_key = _write(managed_rows.revoke_key)
+    every_key = _read(managed_rows.every_key)
+    revoke_any_key = _write(managed_rows.revoke_any_key)
     keys_used = _write(managed_rows.keys_used)
     open_room = _write(managed_rows.open_room)
 
