@@ -282,14 +282,6 @@ class CallRecord(CallRow):
 
 
 @dataclass(frozen=True, slots=True)
-class CallPage:
-    """A page of calls, newest first; `cursor` asks for the next page, "" on the last."""
-
-    calls: tuple[CallRow, ...]
-    cursor: str
-
-
-@dataclass(frozen=True, slots=True)
 class Delivery:
     """One event to one subscription; `body` is sent unchanged in every attempt. `attempt` counts all
     attempts, `tries` those since the last replay."""

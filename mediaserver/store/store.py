@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from mediaserver.db.database import Db, Tx, open_database
 from mediaserver.queue import batches as batch_rows
 from mediaserver.queue import calls as call_rows
-from mediaserver.queue import cancel, extra_legs, history, ledger, outbox, web_calls
+from mediaserver.queue import cancel, extra_legs, history, ledger, outbox, search, web_calls
 from mediaserver.queue import deliveries as delivery_rows
 from mediaserver.queue import do_not_call as do_not_call_rows
 from mediaserver.queue import enqueue as queueing
@@ -135,7 +135,7 @@ class Store:
 
     # Calls
     call = _read(call_rows.call)
-    calls = _read(call_rows.calls)
+    calls = _read(search.calls)
     fill_variables = _write(call_rows.fill_variables)
     event = _tell(outbox.write_once)
     counts = _read(call_rows.counts)

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from mediaserver.db.database import Row, Tx, among
 from mediaserver.errors import Conflict, NotFound
+from mediaserver.queue import search
 from mediaserver.queue.cancel import request_hangup
 from mediaserver.queue.personal_data.holds import HELD
 from mediaserver.queue.records import Stage
@@ -219,6 +220,7 @@ def _erase_call(tx: Tx, call_id: str) -> bool:
     tx.run(_CLEAR_ATTEMPTS, id=call_id)
     tx.run("DELETE FROM decisions WHERE call_id = :id", id=call_id)
     tx.run("DELETE FROM call_traces WHERE call_id = :id", id=call_id)
+    search.forget(tx, call_id)
     tx.run("DELETE FROM web_rooms WHERE name = :id", id=call_id)
     events = clear_events(tx, (call_id,))
     tx.run(_ERASED, id=call_id, events=events)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from mediaserver.db.database import Row, Tx
+from mediaserver.queue import search
 from mediaserver.queue.personal_data.erasure import MAY_HAVE_LEFT_A_FILE, remove_file
 from mediaserver.queue.personal_data.holds import HELD
 
@@ -122,6 +123,7 @@ def _transcripts(tx: Tx, company_id: str, age_ms: int) -> int:
     ids = _ended(tx, company_id, age_ms, "c.transcript_kept = 1")
     for call_id in ids:
         tx.run(_FORGET_WORDS, id=call_id)
+        search.forget(tx, call_id)
     return len(ids)
 
 
