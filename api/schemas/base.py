@@ -115,6 +115,7 @@ class Attempt(Model):
     number: int
     trunkId: str
     dialedNumber: str
+    sipCallId: str | None
     startedAt: str | None
     endedAt: str | None
     status: CallStatus
