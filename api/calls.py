@@ -418,6 +418,7 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
         "number": row.number,
         "trunkId": row.trunk_id,
         "dialedNumber": row.dial_number,
+        "sipCallId": row.sip_call_id or None,
         "startedAt": iso_time(row.started_at_ms),
         "endedAt": iso_time(row.ended_at_ms),
         "status": row.status.value,

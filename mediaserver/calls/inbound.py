@@ -103,7 +103,6 @@ class Inbound:
             phone_number=call.remote_number,
             called_number=call.local_number,
             webhook_id=str(uuid.uuid4()),
-            sip_call_id=call.sip_call_id,
             ringing_at_ms=int(time.time() * 1000),
             variables=variables(call, trunk),
             sip=received(call, trunk),

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from enum import Enum, auto
+from uuid import uuid4
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
@@ -83,6 +84,7 @@ class PhoneCall:
         self._state = state
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
+        self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
         self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
@@ -167,6 +169,7 @@ class PhoneCall:
                     claim.dial_number,
                     caller_id=self._profile.caller_id,
                     call_id=self.cdr.call_id,
+                    sip_call_id=self._sip_call_id,
                     headers=headers,
                 )
         except TrunkUnavailable as full:
@@ -187,7 +190,7 @@ class PhoneCall:
         store, loop = self._services.store, asyncio.get_running_loop()
         asked = loop.time()
         try:
-            armed = await store.arm(self.cdr.claim, self._services.lease_ms)
+            armed = await store.arm(self.cdr.claim, self._services.lease_ms, sip_call_id=self._sip_call_id)
         except StoreError as error:
             # The commit may have succeeded all the same; only this process knows that no INVITE was sent.
             self._release(f"database away: {error}")
