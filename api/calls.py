@@ -46,13 +46,13 @@ from api.schemas.calls import (
 from mediaserver.calls.call_api import Trial
 from mediaserver.calls.validation import INVALID_NUMBER, CallRequest
 from mediaserver.errors import InvalidRequest
+from mediaserver.files.sealed import ENDING
 from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
 from mediaserver.queue.records import CallStatus as Status
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
 from mediaserver.queue.search import CallFilter
 from mediaserver.queue.search import ListedCall as SearchedCall
-from mediaserver.sealed_files import ENDING
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
@@ -418,6 +418,7 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
         "number": row.number,
         "trunkId": row.trunk_id,
         "dialedNumber": row.dial_number,
+        "sipCallId": row.sip_call_id or None,
         "startedAt": iso_time(row.started_at_ms),
         "endedAt": iso_time(row.ended_at_ms),
         "status": row.status.value,

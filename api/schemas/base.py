@@ -127,6 +127,7 @@ class Attempt(Model):
     number: int
     trunkId: str
     dialedNumber: str
+    sipCallId: str | None
     startedAt: str | None
     endedAt: str | None
     status: CallStatus

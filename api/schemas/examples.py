@@ -81,6 +81,7 @@ _ATTEMPT: Final = {
     "number": 1,
     "trunkId": "carrier",
     "dialedNumber": _NUMBER,
+    "sipCallId": "7c1e0b9a5d3f4e21",
     "startedAt": _AT,
     "endedAt": _LATER,
     "status": "COMPLETED",

@@ -23,9 +23,9 @@ from mediaserver.calls.validation import (
     outbound_agent,
     read_number,
 )
-from mediaserver.e164 import spellings
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
+from mediaserver.numbers.e164 import spellings
 from mediaserver.queue.records import CallRecord, CallRow, Stopping
 from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
 from mediaserver.queue.search import CallFilter, CallPage, plain
@@ -170,7 +170,7 @@ class CallApi:
 
     async def trace(self, access: Access, call_id: str) -> list[dict[str, Any]]:
         """Returns the signalling and the media statistics of a call, one document for each telephone, as
-        `mediaserver.calls.call_traces` writes them. Raises `NotFound`."""
+        `mediaserver.calls.signalling.traces` writes them. Raises `NotFound`."""
         await self.call(access, call_id)
         legs = {each["sip_call_id"]: each for each in await self._store.traces(call_id)}
         legs |= {each["sip_call_id"]: each for each in self._live.trace(call_id)}

@@ -35,8 +35,8 @@ from mediaserver.demo.stage import (
     told_by,
     write_config,
 )
-from mediaserver.line_writer import LineWriter
 from mediaserver.local_node import NodeFailed, cache, process, wait_ready
+from mediaserver.telemetry.line_writer import LineWriter
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NAME = "Mary Williams"

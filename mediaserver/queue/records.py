@@ -115,7 +115,6 @@ class NewInboundCall:
     phone_number: str
     called_number: str
     webhook_id: str
-    sip_call_id: str = ""
     call_id: str = field(default_factory=lambda: str(uuid4()))
     ringing_at_ms: int = 0
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from mediaserver.queue import search
-from mediaserver.queue.erasure import Subject
+from mediaserver.queue.personal_data.erasure import Subject
+from mediaserver.queue.personal_data.retention import Kept
 from mediaserver.queue.records import CallRow, CallStatus, NewInboundCall, Outcome
-from mediaserver.queue.retention import Kept
 from mediaserver.queue.search import CallFilter
 from mediaserver.store.store import Store
 from tests.support.node.store import (
