@@ -63,6 +63,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(twirp.routes)
     app.add_routes(talk_page.routes)
     app.add_routes(dashboard.routes)
+    app[live_events.LINES] = live_events.Lines()
     app.add_routes(live_events.routes)
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)

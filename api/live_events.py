@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -11,7 +15,7 @@ from api.http.auth import SERVER, Scope, bearer_key, caller_of
 from api.http.bodies import iso_time, query_of
 from api.http.operation import About, Operation
 from api.schemas import live as models
-from mediaserver.calls.live_events import LiveEvent, LiveEvents, LiveReader, Lost
+from mediaserver.calls.live_events import WAITING, LiveEvent, LiveEvents, LiveReader, Lost
 
 READERS = (Scope.CALLS, Scope.ADMIN)
 LAST_EVENT_ID = "Last-Event-ID"
@@ -19,6 +23,9 @@ LAST_EVENT_ID = "Last-Event-ID"
 BEAT_S = 15.0
 """Seconds between comments where nothing happens. They keep proxies' connections, find readers who have left
 and keys that are revoked."""
+
+TOGETHER_S = 0.05
+"""Seconds for which a reader's events are collected before they are written together."""
 
 routes = web.RouteTableDef()
 
@@ -68,26 +75,42 @@ async def _send(
             await response.write(b": nothing new\n\n")
             continue
         if found:
-            await response.write("".join(text(live, each) for each in found).encode())
+            await response.write(b"".join(request.app[LINES].of(live, each) for each in found))
+            await asyncio.sleep(TOGETHER_S)
 
 
-def text(live: LiveEvents, event: LiveEvent | Lost) -> str:
-    """Returns an event as its lines in the stream."""
-    if isinstance(event, Lost):
-        told = models.LiveEvent(
-            type="lost", at=None, callTaskId=None, agentId=None, data={"count": event.count}
-        )
-        return f"event: lost\ndata: {told.model_dump_json()}\n\n"
-    told = models.LiveEvent.model_validate(
-        {
-            "type": event.kind,
-            "at": iso_time(event.at_ms),
-            "callTaskId": event.call_id,
-            "agentId": event.agent_id,
-            "data": dict(event.data),
-        }
-    )
-    return f"id: {live.id_of(event)}\nevent: {event.kind}\ndata: {told.model_dump_json()}\n\n"
+class Lines:
+    """Events as the stream has them: each is written once for all readers."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[int, bytes] = OrderedDict()
+
+    def of(self, live: LiveEvents, event: LiveEvent | Lost) -> bytes:
+        """Returns the lines of an event."""
+        if isinstance(event, Lost):
+            return b"event: lost\n" + _data("lost", None, {"count": event.count})
+        made = self._made.get(event.number)
+        if made is None:
+            head = f"id: {live.id_of(event)}\nevent: {event.kind}\n".encode()
+            made = self._made[event.number] = head + _data(event.kind, event, event.data)
+            if len(self._made) > WAITING:
+                self._made.popitem(last=False)
+        return made
+
+
+LINES: web.AppKey[Lines] = web.AppKey("lines", Lines)
+
+
+def _data(kind: str, event: LiveEvent | None, data: Mapping[str, Any]) -> bytes:
+    """Returns the `data` line, as `api.schemas.live.LiveEvent` describes it."""
+    told = {
+        "type": kind,
+        "at": iso_time(event.at_ms) if event is not None else None,
+        "callTaskId": event.call_id if event is not None else None,
+        "agentId": event.agent_id if event is not None else None,
+        "data": dict(data),
+    }
+    return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
 
 
 async def end(app: web.Application) -> None:
