@@ -12,7 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -43,7 +43,9 @@ EVENT_LIMIT: Final = 256 * 1024
 """Most bytes of an event, or of a whole answer of a chat model, since they are parsed on the event loop."""
 
 IN_PLACE: Final = 64 * 1024  # bytes of JSON; longer JSON is parsed in a thread
+AT_ONCE: Final = 1024  # bytes of events that are read before others get the loop
 REASON_LIMIT: Final = 4096  # bytes read of an error's body
+REASON_S: Final = 0.3  # longest wait for them: the status is known
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark or white space, which may precede a document
@@ -260,11 +262,14 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Gives the data of each event of a stream. Raises `EngineError` for an event above `EVENT_LIMIT`."""
     reader = EventReader()
     async for piece in pieces:
-        events = reader.feed(piece)
-        if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
-            raise EngineError("the answer has an event without end", retryable=False)
-        for data in events:
-            yield data
+        for at in range(0, len(piece), AT_ONCE):
+            if at:
+                await asyncio.sleep(0)
+            events = reader.feed(piece[at : at + AT_ONCE])
+            if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
+                raise EngineError("the answer has an event without end", retryable=False)
+            for data in events:
+                yield data
     for data in reader.finish():
         yield data
 
@@ -305,10 +310,12 @@ def _reason(content: bytes) -> str:
 
 
 async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
-    """The first `REASON_LIMIT` bytes of an error's body."""
+    """The first `REASON_LIMIT` bytes of an error's body, or what has come of them after `REASON_S`."""
     content = bytearray()
-    while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
-        content += piece
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(REASON_S):
+            while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
+                content += piece
     return bytes(content[:REASON_LIMIT])
 
 

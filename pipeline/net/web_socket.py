@@ -38,6 +38,7 @@ class Socket:
     async def receive(self) -> Mapping[str, Any]:
         """Returns the next message that is a JSON object. Raises `EngineError` when the socket is closed."""
         while True:
+            await asyncio.sleep(0)  # aiohttp hands on what waits without a turn of the loop
             with engine_errors(self._host):
                 message = await self._socket.receive()
             if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
