@@ -118,7 +118,7 @@ class Line:
         if self._pulled is not None:
             self._pulled.left(at)
         elif isinstance(self._source, Playout):
-            self._source.left(at)
+            self._source.left()
 
 
 class _Deciding(SessionObserver):

@@ -5,43 +5,68 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Final
+
+import numpy as np
 
 from pipeline.audio import Pcm
-from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.incoming import Frames
+from pipeline.plane.outgoing import Left, Outgoing
+
+_FAR: Final = 1 << 30  # frames
 
 
 class LineFeed:
-    """The first of a playout's frames, handed to `line` ahead of their time. `said_at`: when its last frame
-    left, in seconds of the monotonic clock."""
+    """The first of a playout's `frames`, handed to `line` ahead of their time; those that have left go to
+    `past`."""
 
-    __slots__ = ("_ahead", "_line")
+    __slots__ = ("_ahead", "_frames", "_line", "_past")
 
-    def __init__(self, line: Outgoing) -> None:
-        self._line = line
+    def __init__(self, line: Outgoing, frames: deque[Pcm], past: deque[Pcm]) -> None:
+        self._line, self._frames, self._past = line, frames, past
         self._ahead = 0
-        line.departed()  # what left before is another source's
+        while len(line.departed()[1]):  # what left before is another source's
+            pass
 
-    @property
-    def said_at(self) -> float:
-        """When the last frame left, in seconds of the monotonic clock."""
-        return self._line.said_at
-
-    def feed(self, frames: deque[Pcm]) -> None:
-        """Hands over as many of `frames` as the line has room for."""
-        count = min(len(frames) - self._ahead, self._line.room)
+    def feed(self) -> None:
+        """Hands over as many frames as the line has room for."""
+        count = min(len(self._frames) - self._ahead, self._line.room)
         if count > 0:
-            self._line.say(list(islice(frames, self._ahead, self._ahead + count)))
+            self._line.say(list(islice(self._frames, self._ahead, self._ahead + count)))
             self._ahead += count
 
-    def departed(self) -> Sequence[Pcm]:
-        """The frames that have left since this was asked before, as they sounded."""
-        frames = self._line.departed()
-        self._ahead -= len(frames)
-        return frames
+    def departed(self, most: int) -> tuple[Frames, Sequence[Left]]:
+        """The next frames that have left, `most` at the most, as they sounded."""
+        frames, told = self._line.departed(most)
+        self._ahead -= len(told)
+        for _ in told:
+            self._past.append(self._frames.popleft())
+        return frames, told
 
-    def withdraw(self) -> Sequence[Pcm]:
-        """Takes back what has not left. The frames that have, since `departed` was asked."""
-        self._line.withdraw()
-        frames = self._line.departed()
-        self._ahead = 0
-        return frames
+    def tell_after(self, frames: int) -> None:
+        """Wants to be told when `frames` more have left, and in time to hand over more."""
+        self._line.tell_after(min(frames, _FAR), more=len(self._frames) > self._ahead)
+
+    def withdraw(self) -> None:
+        """Takes back what has not left."""
+        self._ahead -= self._line.withdraw()
+
+    def close(self) -> None:
+        """Gives the line to another source."""
+        self._line.tell_always()
+
+
+class NoFeed:
+    """A playout whose frames are read."""
+
+    def feed(self) -> None: ...
+    def departed(self, most: int) -> tuple[Frames, Sequence[Left]]:
+        """Gives no frames: none have left by themselves."""
+        return _NONE, ()
+
+    def tell_after(self, frames: int) -> None: ...
+    def withdraw(self) -> None: ...
+    def close(self) -> None: ...
+
+
+_NONE: Final[Frames] = np.empty((0, 0), np.int16)

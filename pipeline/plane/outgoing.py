@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pipeline.audio import Pcm
 from pipeline.plane import said
+from pipeline.plane.incoming import Frames
 from pipeline.plane.rows import AHEAD, SAID, SENT
 
 FULL: Final = 1.0
+
+Left: TypeAlias = tuple[int, int]
+"""Of a frame that has left: when, in nanoseconds of the monotonic clock, and whether it is audible."""
+
+_HANGS_S: Final = 0.01
 
 
 class Outgoing:
     """The frames that wait on one row to be sent, 20 ms each at `rate_hz`. `poke` wakes the plane."""
 
-    __slots__ = ("_departed", "_frames", "_gains", "_limit", "_line", "_poke", "_sent", "_word", "rate_hz")
+    __slots__ = (
+        "_departed", "_frames", "_gains", "_left", "_limit", "_line", "_poke", "_sent", "_word", "rate_hz",
+    )  # fmt: skip
 
     def __init__(self, line: Any, poke: Callable[[], None]) -> None:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
@@ -24,9 +33,9 @@ class Outgoing:
         self.rate_hz = int(line["rate_hz"])
         samples = int(line["samples"])
         self._frames = [frame[:samples] for frame in line["said"]]
-        self._sent = [frame[:samples] for frame in line["sent"]]
-        both = int(self._word[0])
-        self._departed, self._limit = both >> 32, both & 0xFFFFFFFF
+        self._sent: Frames = line["sent"][:, :samples]
+        self._left = line["sent_frames"]
+        self._departed, self._limit = int(line["departed"]), int(self._word[0]) & 0xFFFFFFFF
 
     @property
     def waiting(self) -> int:
@@ -55,15 +64,31 @@ class Outgoing:
         """Takes back what has not left, but for the first `kept` frames; how many. They are never heard."""
         back = said.withdraw(self._word, kept)
         self._limit -= back
+        taken, hangs = int(self._word[0]) >> 32, time.monotonic() + _HANGS_S
+        while int(self._line["departed"]) < taken and time.monotonic() < hangs:
+            time.sleep(0)  # the plane is at the copy of a frame that it has taken, for microseconds
         return back
 
-    def departed(self) -> Sequence[Pcm]:
-        """The frames that have left since this was asked before, at the gain at which they left; views, valid
-        for a second."""
-        taken = int(self._word[0]) >> 32
-        frames = [self._sent[number % SENT] for number in range(self._departed, taken)]
-        self._departed = taken
-        return frames
+    def departed(self, most: int = SENT) -> tuple[Frames, Sequence[Left]]:
+        """The next frames that have left and were not asked for before, `most` at the most: at the gain at
+        which they left, as views that are valid for a second. None are left where it gives none."""
+        first = self._departed % SENT
+        count = min(most, int(self._line["departed"]) - self._departed, SENT - first)
+        self._departed += count
+        return self._sent[first : first + count], self._left[first : first + count].tolist()
+
+    def tell_after(self, frames: int, *, more: bool) -> None:
+        """Wants to be told when `frames` more have left than `departed` gave; `more`: also when half of the
+        room is free."""
+        number = self._departed + frames
+        if more:
+            number = min(number, self._limit - AHEAD // 2)
+        self._line["mark"] = number
+        said.publish(self._word, 0)  # whoever asks for what has left from now on is told of the rest
+
+    def tell_always(self) -> None:
+        """Wants to be told of each frame."""
+        self._line["mark"] = 0
 
     @property
     def said_at(self) -> float:

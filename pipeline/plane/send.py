@@ -22,7 +22,9 @@ import numpy as np
 from pipeline.audio import kernels
 from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
+from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
+from pipeline.plane.hearing import played
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
@@ -181,9 +183,12 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
             for i in range(frame.shape[0]):
                 frame[i] = line.said[taken % SAID, i]
             _at_gain(line, frame)
+            played(line, scratch, taken % SENT, now_ns)
             if line.talking == 0:
                 line.marker = 1
             line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
+            fence()
+            line.departed = taken + 1
             size = _encode(line, scratch, frame, packet)
     line.timestamp = (line.timestamp + line.send_step) & 0xFFFFFFFF
     return int(size)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, fence, leave
+from pipeline.plane.hearing import is_news
 from pipeline.plane.native import BOOL, I64, LINE, ROWS, SCRATCH, SHARED, U8, VOID
 from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, OUTBOX, PAYLOAD_TYPES, Field, Happened
@@ -94,8 +95,9 @@ def take(rows: Any, scratch: Any, shared: Any, number: int, now_ns: int) -> int:
         else:
             line.strange += 1
         return 0
+    presses = line.presses
     made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
-    if made & _MADE:
+    if made & _MADE and is_news(line, presses):
         tell(shared, number, _HEARD, line.frames, line.presses)
     if made & VERDICT == _REPORT:
         _put_aside(shared, number, now_ns)
@@ -108,7 +110,7 @@ def _send(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
     count, keys = shared.clock[_OUTGOING], line.keys_sent
     size = packet_due(line, scratch, now_ns, shared.outbox[count])
     line.due_ns += FRAME_NS
-    if line.talking:
+    if line.talking and line.talking >= line.mark:
         tell(shared, line.number, _SENT, line.talking, now_ns)
     if line.keys_sent != keys:
         tell(shared, line.number, _KEYED, line.keys_sent, now_ns)
@@ -129,7 +131,8 @@ def due(rows: Any, scratch: Any, shared: Any, first: int, now_ns: int) -> int:
         line = rows[number]
         if not line.open or not enter(line.owner[:]):
             continue
-        if line.held and flush(line, scratch, now_ns) & _MADE:
+        presses = line.presses
+        if line.held and flush(line, scratch, now_ns) & _MADE and is_news(line, presses):
             tell(shared, number, _HEARD, line.frames, line.presses)
         word, frames = line.word[0], 1
         waits = (word >> 32) < (word & 0xFFFFFFFF)

@@ -193,6 +193,7 @@ class MediaStream:
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
             configure_sending(line, sends)
             line["symmetric"] = symmetric and plan.receives
+            line["on_hold"] = not (plan.receives and plan.sends)
             if moved or not symmetric:
                 self._name(line, address, now)
         if moved or not symmetric:
@@ -292,7 +293,7 @@ class MediaStream:
         if self._pulled is not None:
             self._pulled.left(at)
         elif isinstance(self._source, Playout):
-            self._source.left(at)
+            self._source.left()
 
     def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
         """A report on the RTP port, or a datagram that may decide where the far end is."""

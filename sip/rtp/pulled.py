@@ -44,11 +44,12 @@ class Pulled:
         self._count_departed(self._line.said_at)
 
     def _count_departed(self, now: float) -> None:
-        for _ in self._line.departed():
-            if self._added:
-                self._added -= 1
-            else:
-                self._source.sent(now)
+        while told := self._line.departed()[1]:
+            for _ in told:
+                if self._added:
+                    self._added -= 1
+                else:
+                    self._source.sent(now)
 
     def _pull(self) -> None:
         if self._timer is not None:

@@ -40,9 +40,9 @@ async def test_what_left_of_a_clip_is_not_the_agents(left: int) -> None:
     pulled.close()
     assert clip.count == left
     playout.connect(line.outgoing)
-    playout.left(0.05)
+    playout.left()
     playout.begin()
     playout.write(np.zeros(1600, np.int16))
-    playout.left(0.06)
+    playout.left()
     assert playout.queued_samples == 1600
     assert line.outgoing.waiting == 10
