@@ -64,6 +64,12 @@ class Foreground:
             self._noise_dbov = min(loud_dbov, most_dbov)
         self._hang = 0
 
+    @property
+    def loud_dbov(self) -> float:
+        """The level from which on a voiced frame is the caller's, whatever else is so."""
+        known = self._frames >= _KNOWN_FRAMES
+        return max(self._noise_dbov, self._level_dbov - ASIDE_MARGIN_DB if known else _NONE_DBOV)
+
     def pass_over(self, frames: int) -> None:
         """Takes so many frames that are unvoiced."""
         self._hang = max(0, self._hang - frames)

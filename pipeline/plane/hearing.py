@@ -108,7 +108,8 @@ def notice(line: Any, scratch: Any, slot: int, position: int, at_ns: int) -> Non
         if note & _VOICED:
             told.level = kernels.rms_dbfs(frame)
     told.note = note
-    if note & _MASKED or (note ^ line.noted) & _ACTIVE or (line.alert and note & (_VOICED | _ACTIVE)):
+    awaited = note & (_VOICED | _ACTIVE) and told.level < line.alert_below
+    if awaited or note & _MASKED or (note ^ line.noted) & _ACTIVE:
         line.stirred = 1
     line.noted = note
 

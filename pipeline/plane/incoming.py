@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -24,6 +25,9 @@ STIRRING: Final = int(Note.VOICED | Note.ACTIVE | Note.MASKED)
 
 ALWAYS: Final = 0
 """`attend`: Python is told of every frame."""
+
+ANY: Final = math.inf
+"""`be_alert`: Python is told of every frame of a voice."""
 
 _LONG_AGO_NS: Final = -(1 << 60)
 
@@ -54,17 +58,17 @@ class Incoming:
         line = self._line
         begin_energy_vad(line["voice"], line["voice_bands"], int(line["rate_hz"]), settings)
         line["noted"] = line["masked_until"] = 0
-        line["alert"] = 1
+        line["alert_below"] = ANY
         line["detects"] = 1
 
     def attend(self, frames: int) -> None:
         """Wants to be told after so many frames of silence; `ALWAYS`: of each."""
         self._line["beat"] = frames
 
-    def be_alert(self, *, wanted: bool) -> None:
-        """Wants to be told of each frame of a voice at once; otherwise of its beginning and its end, and of
-        the frames between as of silence."""
-        self._line["alert"] = wanted
+    def be_alert(self, below_dbov: float) -> None:
+        """Wants to be told at once of the frames of a voice that are quieter than `below_dbov`, `ANY`: of all
+        of them; of the others as of silence. The beginning and the end of a voice are told at once anyway."""
+        self._line["alert_below"] = below_dbov
 
     def mask(self, until: int) -> None:
         """Looks for no voice before the position `until`."""
@@ -89,8 +93,8 @@ class Attention(Protocol):
     def attend(self, frames: int) -> None:
         """Sets after how many frames of silence Python is told."""
 
-    def be_alert(self, *, wanted: bool) -> None:
-        """Sets whether Python is told of each frame of a voice at once."""
+    def be_alert(self, below_dbov: float) -> None:
+        """Sets the level below which Python is told of a voiced frame at once."""
 
     def mask(self, until: int) -> None:
         """Looks for no voice before the position `until`."""
@@ -102,7 +106,7 @@ class _NoLine:
     def catch_up(self) -> None: ...
     def detect(self, settings: VadSettings) -> None: ...
     def attend(self, frames: int) -> None: ...
-    def be_alert(self, *, wanted: bool) -> None: ...
+    def be_alert(self, below_dbov: float) -> None: ...
     def mask(self, until: int) -> None: ...
 
 

@@ -91,7 +91,7 @@ _SENDING: Final = (
     "keys_wanted", "fades", "resets",
 )  # fmt: skip
 # What Python asks to be told, and when (see `pipeline.plane.hearing`).
-_ATTENTION: Final = ("detects", "follows", "alert", "beat", "masked_until", "mark")
+_ATTENTION: Final = ("detects", "follows", "beat", "masked_until", "mark")
 # What the plane hears in the frames.
 _NOTICED: Final = (
     "told",
@@ -175,6 +175,7 @@ LINE: Final = np.dtype(
         ("pressed", PRESS, (PRESSES,)),
         ("keys", "f4", (2 * kernels.DTMF_WINDOW - kernels.DTMF_HOP,)),
         ("keys_state", "f4", (kernels.DTMF_COLUMNS,)),
+        ("alert_below", "f8"),  # dBov under which a voiced frame is told at once
         ("voice", "f4", (kernels.VAD_COLUMNS,)),  # of the voice detector
         ("voice_bands", "f4", (kernels.VAD_ROWS, kernels.VAD_BANDS)),
         ("echo", "f4", (kernels.ECHO_COLUMNS,)),  # of the echo gate

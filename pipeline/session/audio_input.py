@@ -18,7 +18,7 @@ from pipeline.audio.dtmf import TONE_MS, DtmfDetector
 from pipeline.audio.other_vads import MakeVoiceDetector
 from pipeline.audio.vad import VERDICTS, EnergyVad, VadFrame, VadSettings
 from pipeline.net.untrusted import clean_text
-from pipeline.plane.incoming import NO_LINE, STIRRING, Attention, Frames, Told
+from pipeline.plane.incoming import ANY, NO_LINE, STIRRING, Attention, Frames, Told
 from pipeline.plane.rows import Note
 from pipeline.session.kept_audio import KeptAudio
 from pipeline.speech import Expected, Hypothesis, SpeechToText
@@ -68,6 +68,26 @@ def _silent_until(told: Sequence[Told], first: int) -> int:
     return first
 
 
+class _Own:
+    """The agent's echo lately: `frames` of it, at most `OWN_FRAMES`."""
+
+    __slots__ = ("frames",)
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
+        """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
+        frames after an echo, since the echo gate misses single frames."""
+        if echo:
+            self.frames = min(self.frames + 1, OWN_FRAMES)
+        elif not verdict.active:
+            self.frames = 0
+        elif verdict.voiced:
+            self.frames -= 1
+        return verdict.active and self.frames < 2
+
+
 class AudioInput:
     """Detects the voice of one caller and feeds the recogniser. `open` and `close` bound an utterance: its
     audio goes to the recogniser frame by frame, the pre-roll first.
@@ -77,8 +97,8 @@ class AudioInput:
     detector. `line`: that which detects the voice itself."""
 
     __slots__ = (
-        "_active", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs", "_n",
-        "_own", "_run", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
+        "_active", "_alert", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs",
+        "_n", "_own", "_run", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
         "_voiced_end", "language", "line", "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
@@ -100,11 +120,11 @@ class AudioInput:
         self._n = frame_samples(rate_hz)
         self._vad = vad(rate_hz, VAD)
         self._kept = KeptAudio(rate_hz, kept_ms // FRAME_MS)
-        self._own = 0  # frames of the agent's echo lately, at most `OWN_FRAMES`
+        self._own = _Own()
         self._murmurs = 0  # frames of background since the last `Sound.MURMURED`
         self.line: Attention = NO_LINE
         self._idle = IDLE_FRAMES
-        self._active = False
+        self._active, self._alert = False, True
         self._voiced_end = 0  # position after the last voiced frame
         self._started_at = 0  # position of the utterance's first voice
         self._heard_from = 0  # position of the first sample the recogniser got
@@ -156,6 +176,14 @@ class AudioInput:
                 if sound is not None:
                     heard(sound, now)
             first += 1
+        if not self._alert:
+            self.be_alert(wanted=False)
+
+    def be_alert(self, *, wanted: bool) -> None:
+        """Takes each frame of a voice at once; otherwise its ends and what may be background, and the rest a
+        little later."""
+        self._alert = wanted
+        self.line.be_alert(ANY if wanted else self._foreground.loud_dbov)
 
     def _taken(
         self, frame: Pcm, position: int, now: float, note: int, level_dbov: float, *, concealed: bool
@@ -172,7 +200,7 @@ class AudioInput:
     def _pass_over(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes silence, which changes nothing but the clock and what is kept."""
         for _, _, _, note, _ in told:
-            self._own = min(self._own + 1, OWN_FRAMES) if note & Note.ECHO else 0
+            self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & Note.ECHO else 0
         self._foreground.pass_over(sum(not note & Note.ECHO for _, _, _, note, _ in told))
         self._kept.add_all(frames, told)
 
@@ -182,7 +210,7 @@ class AudioInput:
         if behind:
             self._kept.set_behind()
             echo = True
-        active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
+        active = self._own.is_callers(verdict, echo=echo) if echo or self._own.frames else verdict.active
         sound = None
         if active is not self._active:
             sound = self._start(position) if active else self._stop()
@@ -197,17 +225,6 @@ class AudioInput:
     def _murmur(self) -> Sound | None:
         self._murmurs = (self._murmurs + 1) % _MURMUR_FRAMES
         return Sound.MURMURED if self._murmurs == 0 and not self._active else None
-
-    def _is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
-        """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
-        frames after an echo, since the echo gate misses single frames."""
-        if echo:
-            self._own = min(self._own + 1, OWN_FRAMES)
-        elif not verdict.active:
-            self._own = 0
-        elif verdict.voiced:
-            self._own -= 1
-        return verdict.active and self._own < 2
 
     def _skip_tone(self, frame: Pcm) -> None:
         self._tones.push(frame)
@@ -244,7 +261,7 @@ class AudioInput:
         first = -round(seconds * self.rate_hz)
         self._foreground.reject_as_noise(self.recent()[first:], self._n)
         self._voiced_end = max(self._started_at, self._kept.end + first)
-        self._own = OWN_FRAMES
+        self._own.frames = OWN_FRAMES
         self._run += first
         self.fall_silent()
         self._utterance_voiced = max(0, self._utterance_voiced)

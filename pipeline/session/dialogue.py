@@ -291,7 +291,7 @@ class Dialogue:
         """Holds, ducks, restores or releases the playout, by the state of the turn machine."""
         state, ear = self._turns.state, self._audio_input
         ear.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
-        ear.line.be_alert(wanted=state is not State.HEARING)
+        ear.be_alert(wanted=state is not State.HEARING)
         if state in _SILENCED:
             self.playout.hold()
             return
