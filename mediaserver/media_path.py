@@ -1,16 +1,16 @@
 """The path of a frame through the server, in and out, with the rates and delays that it has for one agent.
 
 ```
-phone  socket ► the media plane (order, decoder, frames: pipeline.plane) ► Heard ┐
-web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ┤
-       Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
-                                                                             agent ◄───────────────────┘
+phone  socket ► the media plane (order, decoder, frames, VAD, echo: pipeline.plane) ► Heard ┐ many at once
+web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ─┤
+       Session ► Recording, AnswerDetector, AudioInput (Foreground, STT) ► Dialogue ► Turns
+                 web: EchoGate, VAD                                           agent ◄─────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
-phone  the media plane (gain, encoder) ► socket     each frame that left: EchoGate, Recording
-web    OpusSender ► OpusEncoder ► SecureLink
+phone  the media plane (gain, encoder, echo) ► socket     what left, many at once: Recording
+web    OpusSender ► OpusEncoder ► SecureLink              each frame that left: EchoGate, Recording
 ```
 
-A frame passes by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
+Frames pass by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
 names the function that the frame enters, which may be a compiled one; a test sends frames through real legs
 and a real `Session`, and compares the functions visited with these lists. Figures are read from the
 constants and settings in use."""
