@@ -116,7 +116,7 @@ class Playout:
 
     def catch_up(self) -> None:
         """Counts the frames of the line that have left. The line tells of those that are marked."""
-        while True:
+        while self._frames:
             frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SENT)))
             if not told:
                 return

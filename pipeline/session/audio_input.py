@@ -177,13 +177,14 @@ class AudioInput:
                     heard(sound, now)
             first += 1
         if not self._alert:
-            self.be_alert(wanted=False)
+            self.line.be_alert(self._foreground.loud_dbov)
 
     def be_alert(self, *, wanted: bool) -> None:
-        """Takes each frame of a voice at once; otherwise its ends and what may be background, and the rest a
-        little later."""
+        """Takes each frame of a voice at once; otherwise, from the next frame on, its ends and what may be
+        background, and the rest a little later."""
         self._alert = wanted
-        self.line.be_alert(ANY if wanted else self._foreground.loud_dbov)
+        if wanted:
+            self.line.be_alert(ANY)
 
     def _taken(
         self, frame: Pcm, position: int, now: float, note: int, level_dbov: float, *, concealed: bool
@@ -290,9 +291,12 @@ class AudioInput:
         self.line.catch_up()
         if self._kept.listening is not None:
             return
+        frames = self._kept.last(PREROLL_MS // FRAME_MS)
         listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
-        count = self._kept.begin(listening, PREROLL_MS // FRAME_MS)
-        self._heard_from = self._kept.end - count * self._n
+        for frame in frames:
+            listening.push(frame)
+        self._kept.listening = listening
+        self._heard_from = self._kept.end - len(frames) * self._n
         self._utterance_voiced = 0
         if not self._active:
             self._started_at = self._kept.end

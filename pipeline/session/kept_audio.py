@@ -51,8 +51,8 @@ class KeptAudio:
         """Takes a frame that came at `now`; of the agent's echo, silence."""
         self.last_at = now
         self.end = end = position + self._n
-        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
         self._keep(self.silence if echo else frame)  # the recogniser must not get the agent's words
+        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
 
     def add_all(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes frames as a line has heard them, as `add` does each."""
@@ -88,13 +88,10 @@ class KeptAudio:
         """Notes that the last frame is background speech."""
         self._behind[self._slot - 1] = True
 
-    def begin(self, listening: Listening, most: int) -> int:
-        """Hands the last frames, `most` at the most, to `listening`, and all that follow. How many."""
-        count = min(self._written, most)
-        for index in range(count, 0, -1):
-            listening.push(self._ring[(self._slot - index) % len(self._ring)])
-        self.listening = listening
-        return count
+    def last(self, most: int) -> Sequence[Pcm]:
+        """The last frames, `most` at the most; views."""
+        slots = len(self._ring)
+        return [self._ring[(self._slot - index) % slots] for index in range(min(self._written, most), 0, -1)]
 
     def samples(self) -> Pcm:
         """A copy of all that is kept, the oldest first."""
