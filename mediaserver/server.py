@@ -172,8 +172,7 @@ class Server:
         self.settings = self.directory.file
 
     async def drain(self) -> bool:
-        """Refuses new calls and waits up to `server.drain_s` for those in progress; True when all have
-        ended."""
+        """Refuses new calls and waits up to `server.drain_s` for those in progress; True: all ended."""
         self.phase = Phase.DRAINING
         self.endpoint.drain()
         return self._calls is None or await self._calls.drain(self.settings.server.drain_s)
@@ -210,8 +209,7 @@ class Server:
 
     @property
     def administration(self) -> Administration:
-        """Changes of companies, trunks, agents and webhooks over the API. Raises `Unavailable` until the
-        server is up."""
+        """Changes of companies, trunks, agents, webhooks. Raises `Unavailable` until the server is up."""
         return _up(self._administration)
 
     @property

@@ -187,7 +187,7 @@ class GuardedSession:
         return self._session
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes the session and all its connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
