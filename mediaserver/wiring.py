@@ -116,6 +116,9 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         trace=settings.trace,
         dns=settings.dns,
         user_agent=settings.user_agent,
+        ban_after=settings.ban_after,
+        ban_s=settings.ban_s,
+        never_ban=tuple(map(str, settings.never_ban)),
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
     )

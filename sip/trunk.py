@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
@@ -105,6 +105,12 @@ class Trunk:
         return self.registered and any(
             address in (self._dialer.addresses_of(hop_of(uri).host) or ()) for uri in self.uris
         )
+
+    @property
+    def addresses(self) -> Iterator[str]:
+        """The known addresses of the trunk's servers."""
+        for uri in self.uris if self.proxy is None else (*self.uris, self.proxy):
+            yield from self._dialer.addresses_of(hop_of(uri).host) or ()
 
     @property
     def servers(self) -> Sequence[ServerHealth]:
