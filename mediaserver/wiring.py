@@ -137,6 +137,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         called_number_headers=settings.called_number_headers,
         identity=settings.identity,
         caller_name=settings.caller_name,
+        public_address=settings.public_address or "",
         withhold_number=settings.withhold_number,
         accept_register=settings.accept_register,
         accept_refer=settings.accept_refer,

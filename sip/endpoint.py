@@ -284,7 +284,7 @@ class Endpoint:
         stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         return Capabilities(
-            self._driver.local.host(hop),
+            trunk.settings.public_address or self._driver.local.host(hop),
             stream.local_port,
             trunk.codecs,
             reaches=None if trunk.settings.symmetric_rtp is True else reaches,

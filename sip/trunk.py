@@ -66,6 +66,7 @@ class Trunk:
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
             ClientTls.of(settings.tls) if settings.tls is not None else None,
+            settings.public_address,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
@@ -190,5 +191,6 @@ class Trunk:
         user = caller_id or self.settings.username or "anonymous"
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
-        host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
+        here = self.settings.public_address or self._dialer.host_towards(self.uris[0])
+        host = self.uris[0].host if self.settings.username else here
         return NameAddr(Uri("sip", user, host), self.settings.caller_name)
