@@ -52,7 +52,7 @@ function show(call, trace) {
 }
 
 function head(call) {
-  const name = call.promptVariables.name || call.sip.displayName, who = call.phoneNumber || "nobody’s number";
+  const name = call.promptVariables.name || call.sip.displayName, who = call.phoneNumber || "number erased or withheld";
   document.title = `${name || who}: call`;
   at("who").replaceChildren(...(name ? [said(name), " ", h("span", { class: "soft" }, number(who))] : [number(who)]));
   const [text, tone] = STATUS[call.status];
