@@ -15,9 +15,9 @@ from pkgutil import resolve_name
 
 import click
 
-from mediaserver import logging as logs
 from mediaserver.cli.config import config_option, load_again, load_or_exit
 from mediaserver.settings import Settings
+from mediaserver.telemetry import logging as logs
 
 COMMANDS: Mapping[str, str] = {
     "init": "mediaserver.cli.init:init",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
-from mediaserver.calls.signalling import received, variables
+from mediaserver.calls.signalling.fields import received, variables
 from mediaserver.errors import MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
@@ -103,7 +103,6 @@ class Inbound:
             phone_number=call.remote_number,
             called_number=call.local_number,
             webhook_id=str(uuid.uuid4()),
-            sip_call_id=call.sip_call_id,
             ringing_at_ms=int(time.time() * 1000),
             variables=variables(call, trunk),
             sip=received(call, trunk),

@@ -8,13 +8,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.signalling import to_send
-from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.calls.signalling.fields import to_send
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
+from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.queue.extra_legs import NewLeg
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.agent import ROOM
@@ -28,6 +29,8 @@ from sip.message.uri import Uri
 from sip.states import CallState
 from sip.trunk import Trunk
 
+CALLED_BEFORE: Final = "the person was called before in this call"
+"""The reason for which a number that a REFER or a transfer of the same call led to is not called again."""
 log = logging.getLogger(__name__)
 
 

@@ -15,14 +15,15 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from enum import Enum, auto
+from uuid import uuid4
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.moved_caller import MovedCaller
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.signalling import ended, to_send
-from mediaserver.calls.transfer import conversed, was_transferred
+from mediaserver.calls.signalling.fields import ended, to_send
+from mediaserver.calls.transfers.moved_caller import MovedCaller
+from mediaserver.calls.transfers.transfer import conversed, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
@@ -83,12 +84,14 @@ class PhoneCall:
         self._state = state
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
+        self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
         self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: a failure becomes the call's outcome."""
+        self._conversation.dialled.add(self.cdr.claim.phone_number)
         objection = await self._conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
@@ -166,6 +169,7 @@ class PhoneCall:
                     claim.dial_number,
                     caller_id=self._profile.caller_id,
                     call_id=self.cdr.call_id,
+                    sip_call_id=self._sip_call_id,
                     headers=headers,
                 )
         except TrunkUnavailable as full:
@@ -186,7 +190,7 @@ class PhoneCall:
         store, loop = self._services.store, asyncio.get_running_loop()
         asked = loop.time()
         try:
-            armed = await store.arm(self.cdr.claim, self._services.lease_ms)
+            armed = await store.arm(self.cdr.claim, self._services.lease_ms, sip_call_id=self._sip_call_id)
         except StoreError as error:
             # The commit may have succeeded all the same; only this process knows that no INVITE was sent.
             self._release(f"database away: {error}")
@@ -237,7 +241,9 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
         legs = self._services.outbound_legs
-        moved = MovedCaller(legs, call, self.cdr) if call.movable and legs is not None else None
+        moved = None
+        if call.movable and legs is not None:
+            moved = MovedCaller(legs, call, self.cdr, self._conversation.dialled)
         leg: Leg = call if moved is None else moved.bridge
         result, error = await self._conversation.converse(leg, line=self._line)
         if moved is not None:

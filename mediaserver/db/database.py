@@ -21,9 +21,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
 
-from mediaserver import private
 from mediaserver.db.sqlite import Sqlite, version_of_file
 from mediaserver.errors import LocalError, SchemaTooNew, StoreError
+from mediaserver.files import private
 
 T = TypeVar("T")
 

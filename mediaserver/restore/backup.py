@@ -25,9 +25,9 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from mediaserver import private
 from mediaserver.db.database import is_postgres, sqlite_path
 from mediaserver.errors import LocalError
+from mediaserver.files import private
 from mediaserver.settings import ServerSettings, reveal
 
 DATABASE = "mediaserver.db"

@@ -18,7 +18,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.transfer import conversed
+from mediaserver.calls.transfers.transfer import conversed
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.errors import RoomError

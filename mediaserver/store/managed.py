@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import Conflict, LocalError
-from mediaserver.queue import audit
+from mediaserver.queue.personal_data import audit
 from mediaserver.queue.records import NewWebRoom
 from mediaserver.store.config import ABANDON, digest, upsert
 

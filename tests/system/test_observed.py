@@ -16,7 +16,7 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from mediaserver.logging import JsonLines
+from mediaserver.telemetry.logging import JsonLines
 from sip.call import Call
 from tests.support.node.node import NUMBER, Client, Node, Site, place_call, running, until_final, write_site
 from tests.support.paths import ROOT
