@@ -35,6 +35,7 @@ from pipeline.session.dialogue import Dialogue
 from pipeline.session.parts import Resumption, SessionParts
 from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
+from pipeline.session.word_clock import WordClock
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.stt.fallback import of_call
@@ -93,6 +94,9 @@ class Session:
         )
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
         self._echo = EchoGate(leg.rate_hz)
+        self._words: WordClock | None = None
+        if observer is not None and observer.follows_words:
+            self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
         self._dialogue.playout.tap = self._played
 
     async def run(self) -> SessionResult:
@@ -185,6 +189,8 @@ class Session:
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
         self._dialogue.sounded(now, audible=is_audible(frame))
+        if self._words is not None:
+            self._words.played(now)
         if self._recording is not None:
             self._recording.agent(frame, now)
 

@@ -244,7 +244,7 @@ class TurnLog:
             self._observer.words_heard(masked(text) if self.redaction.active else text, now)
 
     def agent_speaks(self, text: str, now: float) -> None:
-        """Passes the observer an utterance of the agent that the caller begins to hear."""
+        """Passes the observer the words of an utterance that the caller has begun to hear."""
         if self._observer is not None and text:
             self._observer.agent_speaking(text, now)
 
