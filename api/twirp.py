@@ -78,6 +78,11 @@ RPCS: Final[Mapping[tuple[str, str], tuple[type[Message], Rpc, Operation]]] = {
         RoomService.create_sip_participant,
         _CALLS,
     ),
+    ("livekit.SIP", "TransferSIPParticipant"): (
+        sip.TransferSIPParticipantRequest,
+        RoomService.transfer_sip_participant,
+        _CALLS,
+    ),
 }
 """Every RPC by service and method: request, function, and the scopes of the API key that open it."""
 

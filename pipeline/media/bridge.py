@@ -41,7 +41,8 @@ words come that late."""
 
 
 class Seat:
-    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg."""
+    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg. `muted`: silence
+    is heard in its place."""
 
     __slots__ = (
         "_bridge",
@@ -54,6 +55,7 @@ class Seat:
         "_said",
         "_said_s",
         "leg",
+        "muted",
         "speaks",
         "waiting",
     )  # fmt: skip
@@ -62,6 +64,7 @@ class Seat:
         self._bridge = bridge
         self.leg = leg
         self.speaks = speaks
+        self.muted = False
         self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed frames that the leg has not yet read
         self._held: deque[Pcm] = deque(maxlen=MAX_HELD)
         self._ready = False
@@ -82,6 +85,10 @@ class Seat:
             return self._held.popleft()
         self._ready = False
         return None
+
+    def let_through(self, frame: Pcm) -> Pcm:
+        """Gives the leg's frame, or silence for a muted leg."""
+        return np.zeros_like(frame) if self.muted else frame
 
     def measure(self, frame: Pcm, now: float) -> None:
         """Adds the frame to the leg's level, which is computed every fifth frame."""
@@ -108,6 +115,7 @@ class Seat:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """Takes a frame of the leg into the mix, if the leg may speak (`LegListener`)."""
         if self.speaks:
+            frame = self.let_through(frame)
             self.measure(frame, now)
             self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
 
@@ -143,6 +151,7 @@ class _Direct:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         if self._seat.speaks:
+            frame = self._seat.let_through(frame)
             self._seat.measure(frame, now)
             self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
@@ -204,6 +213,12 @@ class Bridge:
             self._seats.remove(seat)
             leg.attach(None, None)
         self._connect()
+
+    def mute(self, leg: Leg, muted: bool) -> None:
+        """Sets whether silence is heard in place of `leg`; an unknown leg is ignored."""
+        for seat in self._seats:
+            if seat.leg is leg:
+                seat.muted = muted
 
     def end(self, reason: str) -> None:
         """Tells the session that its leg has ended, for `reason`."""
