@@ -7,6 +7,7 @@ from aiohttp import web
 from api import (
     batches,
     calls,
+    dashboard,
     health,
     livekit,
     personal_data,
@@ -60,6 +61,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(livekit.routes)
     app.add_routes(twirp.routes)
     app.add_routes(talk_page.routes)
+    app.add_routes(dashboard.routes)
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_response_prepare.append(whip.open_to_pages)

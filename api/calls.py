@@ -7,25 +7,24 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
-from pydantic import Field
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of
 from api.http.node_proxy import fetched
 from api.http.operation import About, Operation
 from api.http.sealed import send_sealed
 from api.schemas.base import (
     CallPage,
     CallReport,
-    CallStatus,
-    CallSummary,
     HangupData,
     HangupResponse,
-    Model,
+    ListedCall,
 )
+from api.schemas.call_search import CallsQuery
 from api.schemas.calls import (
     BATCH_LIMIT,
     BatchCall,
@@ -47,10 +46,13 @@ from api.schemas.calls import (
 from mediaserver.calls.call_api import Trial
 from mediaserver.calls.validation import INVALID_NUMBER, CallRequest
 from mediaserver.errors import InvalidRequest
+from mediaserver.files.sealed import ENDING
 from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
+from mediaserver.queue.records import CallStatus as Status
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
-from mediaserver.sealed_files import ENDING
+from mediaserver.queue.search import CallFilter
+from mediaserver.queue.search import ListedCall as SearchedCall
 
 BOTH_MODES = '"phoneNumber" or "calls" must be provided, not both'
 NO_MODE = '"phoneNumber" or "calls" must be provided'
@@ -61,19 +63,9 @@ NOTHING_PENDING = "No pending call found for this number"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
-PAGE_LIMIT = 100
 READERS = (Scope.CALLS, Scope.ADMIN)
 
 routes = web.RouteTableDef()
-
-
-class CallsQuery(Model):
-    """Query of `GET /api/v1/calls`: status, batch, cursor and page size."""
-
-    status: CallStatus | None = None
-    batchId: str = Field(default="", max_length=64)
-    cursor: str = Field(default="", max_length=64)
-    limit: int = Field(default=50, ge=1, le=PAGE_LIMIT)
 
 
 @routes.post("/api/v1/calls/outbound")
@@ -222,7 +214,7 @@ async def cancel(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/calls")
 @Operation(
-    summary="Lists calls, newest first",
+    summary="Lists calls, newest first; every filter that is given has to hold",
     query=CallsQuery,
     answer=CallPage,
     scopes=READERS,
@@ -231,14 +223,11 @@ async def cancel(request: web.Request) -> web.Response:
 async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
     query = query_of(request, CallsQuery)
-    page = await request.app[SERVER].call_api.calls(
-        caller_of(request).access,
-        status=query.status or "",
-        batch_id=query.batchId,
-        cursor=query.cursor,
-        limit=query.limit,
-    )
-    calls = [CallSummary.model_validate(summary(row)) for row in page.calls]
+    call_api, access = request.app[SERVER].call_api, caller_of(request).access
+    numbers, digits = call_api.numbers(access, query.phoneNumber)
+    wanted = replace(filter_of(query), numbers=numbers, digits=digits)
+    page = await call_api.calls(access, wanted, cursor=query.cursor, limit=query.limit)
+    calls = [ListedCall.model_validate(listed(row)) for row in page.calls]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
 
 
@@ -297,6 +286,35 @@ async def get_recording(request: web.Request) -> web.StreamResponse:
     if path == sealed or not await asyncio.to_thread(path.is_file):
         return await fetched(request, recording.node_url)
     return web.FileResponse(path, headers=headers)
+
+
+def filter_of(query: CallsQuery) -> CallFilter:
+    """Returns what a query asks for, but for the number. Raises `InvalidRequest`."""
+    wanted = CallFilter(
+        status=Status(query.status) if query.status else None,
+        batch_id=query.batchId,
+        agent_id=query.agentId.lower(),
+        name=query.name,
+        direction=query.direction or "",
+        disposition=query.disposition,
+        cause=query.hangupCause,
+        since_ms=moment("since", query.since),
+        until_ms=moment("until", query.until),
+        min_duration_ms=query.minDurationMs,
+        max_duration_ms=query.maxDurationMs or 0,
+        min_latency_ms=query.minLatencyMs,
+        max_latency_ms=query.maxLatencyMs or 0,
+        words=query.words,
+    )
+    if wanted.until_ms and wanted.until_ms < wanted.since_ms:
+        raise InvalidRequest("until: must not lie before since")
+    for name, low, high in (
+        ("DurationMs", wanted.min_duration_ms, wanted.max_duration_ms),
+        ("LatencyMs", wanted.min_latency_ms, wanted.max_latency_ms),
+    ):
+        if high and high < low:
+            raise InvalidRequest(f"max{name}: must not be less than min{name}")
+    return wanted
 
 
 def check_mode(body: Mapping[str, Any]) -> None:
@@ -364,6 +382,17 @@ def summary(row: CallRow) -> dict[str, Any]:
     }
 
 
+def listed(row: SearchedCall) -> dict[str, Any]:
+    """Returns a call as lists show it, with what it was searched by."""
+    return summary(row) | {
+        "name": row.name or None,
+        "disposition": row.disposition or None,
+        "durationMs": row.talked_ms or None,
+        "latencyMs": row.latency_ms or None,
+        "slowestMs": row.slowest_ms or None,
+    }
+
+
 def report(record: CallRecord, public_url: str) -> dict[str, Any]:
     """Returns the whole record of a call; `public_url` completes recording links that begin with "/"."""
     recording = record.recording_url or None
@@ -389,6 +418,7 @@ def attempt(row: AttemptRow) -> dict[str, Any]:
         "number": row.number,
         "trunkId": row.trunk_id,
         "dialedNumber": row.dial_number,
+        "sipCallId": row.sip_call_id or None,
         "startedAt": iso_time(row.started_at_ms),
         "endedAt": iso_time(row.ended_at_ms),
         "status": row.status.value,

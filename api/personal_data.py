@@ -15,8 +15,8 @@ from api.schemas.managed import Done, PageQuery
 from api.traces import ladder
 from mediaserver.admin.personal_data import position
 from mediaserver.errors import NotFound
-from mediaserver.queue.erasure import Erasure, Subject
-from mediaserver.queue.holds import Hold
+from mediaserver.queue.personal_data.erasure import Erasure, Subject
+from mediaserver.queue.personal_data.holds import Hold
 
 ADMIN = (Scope.ADMIN,)
 ERASURES = "/api/v1/erasures"

@@ -12,7 +12,7 @@ from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer
 from api.http.operation import About, Operation
 from api.schemas.traces import CallTrace, TraceLeg, TraceMessage, TraceSample
-from mediaserver.calls import pcap
+from mediaserver.calls.signalling import pcap
 
 READERS = (Scope.CALLS, Scope.ADMIN)
 

@@ -17,7 +17,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 from livekit.protocol import room, sip
 
-from api.http.auth import SERVER, Scope, admitted, caller_of, check_guesses, wrong_key
+from api.http.auth import SERVER, Caller, Scope, admitted, caller_of, check_guesses, wrong_key
 from api.http.bodies import answer
 from api.http.errors import refusal
 from api.http.operation import About, Operation
@@ -25,10 +25,9 @@ from api.livekit import token_of
 from api.schemas import calls as models
 from api.whip import REFUSALS
 from mediaserver.errors import InvalidRequest, MediaServerError
-from mediaserver.queue.records import KeyRow
-from mediaserver.rooms.errors import RoomError
-from mediaserver.rooms.livekit.room_service import RoomService
-from mediaserver.rooms.livekit.server_tokens import grants, issuer, signed
+from mediaserver.rooms.errors import RoomError, TokenRefused
+from mediaserver.rooms.livekit.room_service import Grants, RoomService
+from mediaserver.rooms.livekit.server_tokens import grants, issuer
 from mediaserver.rooms.moderation import Moderation
 
 PROTOBUF: Final = "application/protobuf"
@@ -157,20 +156,9 @@ async def call(request: web.Request) -> web.Response:
 async def _answered(
     request: web.Request, shape: type[Message], rpc: Rpc, operation: Operation
 ) -> web.Response:
-    token = token_of(request)
-    row = await _key_that_signed(request, token)
-    if row is None:  # counted as a guess; a signature cannot be guessed, so that a right one never waits
-        guess = f"{issuer(token)} {token}"
-        check_guesses(request, guess)
-        raise wrong_key(request, guess)
-    caller = admitted(request, operation, row)
-    room_registry = request.app[SERVER].room_registry
-    service = RoomService(
-        room_registry,
-        Moderation(room_registry, room_registry.outbound_legs),
-        caller.access,
-        grants(token, secret=request.app[SERVER].livekit_secret(row.id)),
-    )
+    caller, granted = await _authenticated(request, operation)
+    rooms = request.app[SERVER].room_registry
+    service = RoomService(rooms, Moderation(rooms, rooms.outbound_legs), caller.access, granted)
     kind = request.content_type
     said = await rpc(service, _parsed(shape, kind, await request.read()))
     if kind == PROTOBUF:
@@ -178,11 +166,24 @@ async def _answered(
     return web.Response(text=json_format.MessageToJson(said, indent=None), content_type=JSON)
 
 
-async def _key_that_signed(request: web.Request, token: str) -> KeyRow | None:
-    """Returns the API key that signed `token`; None for an unknown key or a wrong signature."""
-    server = request.app[SERVER]
-    row = await server.find_key_by_id(issuer(token))
-    return row if row is not None and signed(token, secret=server.livekit_secret(row.id)) else None
+async def _authenticated(request: web.Request, operation: Operation) -> tuple[Caller, Grants]:
+    """Returns whose API key signed the token, and what the token grants. Raises `UnknownKey` for an unknown
+    key and a wrong signature, `TokenRefused` for a token that has expired."""
+    server, token = request.app[SERVER], token_of(request)
+    key_id = issuer(token)
+    row = await server.find_key_by_id(key_id)
+    try:
+        granted = None if row is None else grants(token, secret=server.livekit_secret(key_id))
+    except TokenRefused:
+        if row is not None:
+            admitted(request, operation, row)  # counts as a request of its key all the same
+        raise
+    if row is None or granted is None:
+        # Counted as a guess; a signature cannot be guessed, so that a right one never waits.
+        guess = f"{key_id} {token}"
+        check_guesses(request, guess)
+        raise wrong_key(request, guess)
+    return admitted(request, operation, row), granted
 
 
 def _parsed(shape: type[Message], kind: str, body: bytes) -> Message:

@@ -1,5 +1,5 @@
-"""The command line: `mediaserver serve | compile | check | doctor | explain | call | bench | keys | restore |
-models | demo`.
+"""The command line: `mediaserver serve | compile | check | doctor | explain | call | bench | keys | backup |
+restore | migrate | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -15,9 +15,9 @@ from pkgutil import resolve_name
 
 import click
 
-from mediaserver import logging as logs
 from mediaserver.cli.config import config_option, load_again, load_or_exit
 from mediaserver.settings import Settings
+from mediaserver.telemetry import logging as logs
 
 COMMANDS: Mapping[str, str] = {
     "serve": "mediaserver.__main__:serve",
@@ -27,8 +27,10 @@ COMMANDS: Mapping[str, str] = {
     "explain": "mediaserver.cli.explain:explain",
     "call": "mediaserver.cli.admin:place",
     "bench": "mediaserver.cli.bench:bench",
-    "keys": "mediaserver.cli.admin:keys",
-    "restore": "mediaserver.cli.admin:restore",
+    "keys": "mediaserver.cli.keys:keys",
+    "backup": "mediaserver.cli.upkeep:backup",
+    "restore": "mediaserver.cli.upkeep:restore",
+    "migrate": "mediaserver.cli.upkeep:migrate",
     "models": "mediaserver.cli.models:models",
     "demo": "mediaserver.__main__:demo",
 }

@@ -13,7 +13,6 @@ from typing import Any
 
 from aiohttp import web
 
-from mediaserver import logging as logs
 from mediaserver.admission import descriptors
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
@@ -22,6 +21,7 @@ from mediaserver.http.server import HttpServer
 from mediaserver.server import Phase, Server
 from mediaserver.settings import Settings, split_address
 from mediaserver.signals import Signals
+from mediaserver.telemetry import logging as logs
 from pipeline.confinement import memory
 from sip.errors import SipError
 

@@ -18,7 +18,6 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TypeVar
 
-from mediaserver import private
 from mediaserver.admin.admin import Administration
 from mediaserver.admin.api_keys import KeyRing
 from mediaserver.admin.directory import Directory
@@ -26,31 +25,32 @@ from mediaserver.admin.personal_data import PersonalData
 from mediaserver.admin.sealing import Vault, kept_admin_key
 from mediaserver.admission.disk import Disk
 from mediaserver.admission.load import OVERLOADED, Load
-from mediaserver.background import forever
 from mediaserver.calls.call_api import CallApi
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import LocalError, NotConfigured, Unavailable
-from mediaserver.live_calls import LiveCalls
-from mediaserver.metrics import Metrics
+from mediaserver.files import private
+from mediaserver.files.sealed import SealedFiles
+from mediaserver.node.background import forever
+from mediaserver.node.live_calls import LiveCalls
+from mediaserver.node.reload import Reloading
+from mediaserver.node.retention import Sweeper
+from mediaserver.node.runtime_metrics import Watching
+from mediaserver.node.trunks import set_trunks, watch
 from mediaserver.queue.records import KeyRow
-from mediaserver.reload import Reloading
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
-from mediaserver.retention import Sweeper
 from mediaserver.rooms.connect import WebCalls
 from mediaserver.rooms.registry import RoomRegistry
-from mediaserver.runtime_metrics import Watching
-from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
-from mediaserver.trunks import health_of_servers, set_trunks
+from mediaserver.telemetry.metrics import Metrics
 from mediaserver.webhooks import Webhooks
 from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
 from pipeline.audio import kernels
@@ -95,7 +95,7 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        self.metrics.watch_trunks(lambda: health_of_servers(self.endpoint))
+        watch(self.metrics, self.endpoint)
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)
@@ -162,7 +162,7 @@ class Server:
         return missing
 
     async def reload(self, settings: Settings) -> None:
-        """Applies what of `settings` can change while calls go on (`mediaserver.reload`). Raises
+        """Applies what of `settings` can change while calls go on (`mediaserver.node.reload`). Raises
         `LocalError`, `StoreError` (nothing has changed), `Unavailable`."""
         self._check_accepting()
         tls = self.endpoint.settings.tls_server
@@ -238,7 +238,7 @@ class Server:
     def exposition(self) -> bytes:
         """The metrics, as `GET /metrics` gives them."""
         if self._watching is not None and self._calls is not None:
-            self._watching.show(backlog=len(self._calls.journal), phone=self.endpoint.stats)
+            self._watching.show(backlog=len(self._calls.journal))
         return self.metrics.exposition()
 
     # Parts --------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class Server:
         store = self._open()
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
-        traces = CallTraces(store, journal)
+        traces = CallTraces(store, journal, self.metrics.trunks)
         legs = OutboundLegs(
             self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
         )

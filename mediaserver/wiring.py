@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from mediaserver.admission import descriptors
-from mediaserver.e164 import format_for_trunk
 from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, EngineChoice, for_files
 from mediaserver.engine_pool.needs import languages, needs, not_understood, steps
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.models.places import places
+from mediaserver.numbers.e164 import format_for_trunk
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,

@@ -129,12 +129,13 @@ class Trunk:
         ring_timeout_s: float | None = None,
         headers: Mapping[str, str] | None = None,
         call_id: str | None = None,
+        sip_call_id: str | None = None,
     ) -> Call:
         """Places a call and returns as soon as its INVITE has been sent (state DIALING).
 
         `number` becomes the user part of the trunk's URI. `headers` are added to the INVITE. `call_id` is the
-        call's id in this process, not its SIP Call-ID; a new one is made where none is given. Raises
-        `LocalError` for a number, caller or header that cannot be sent, `TrunkUnavailable`,
+        call's id in this process, `sip_call_id` the INVITE's Call-ID; each is made where none is
+        given. Raises `LocalError` for a number, caller or header that cannot be sent, `TrunkUnavailable`,
         `sip.rtp.ports.NoPortsLeft`, and `CallFailed` when the trunk's name cannot be resolved, or its
         telephone is not registered: nothing has been dialled then."""
         if not NUMBER.fullmatch(number):
@@ -155,7 +156,7 @@ class Trunk:
             targets=targets,
             route=route,
             caller=WITHHELD if hidden else caller,
-            call_id=uuid.uuid4().hex,
+            call_id=sip_call_id or uuid.uuid4().hex,
             headers={**identity_headers(self.settings.identity, caller, withheld=hidden), **(headers or {})},
         )
         return await self._dialer.place(self, invitation, settings, call_id or uuid.uuid4().hex)

@@ -15,8 +15,8 @@ from api.http.auth import SERVER, caller_of
 from api.http.catalogue import names_of
 from api.http.headers import request_id_of
 from api.http.operation import operation_of
-from mediaserver.logging import mask_numbers
-from mediaserver.queue.audit import Audited
+from mediaserver.queue.personal_data.audit import Audited
+from mediaserver.telemetry.logging import mask_numbers
 
 REPORT: Final = "getCall"
 """Noted once it has a transcript: until then clients ask again and again how far a call is."""

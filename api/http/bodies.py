@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -95,6 +96,20 @@ def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
 def iso_time(at_ms: int) -> str | None:
     """Returns milliseconds since 1970 as ISO 8601 in UTC; None for 0 ("not yet")."""
     return iso(at_ms) if at_ms else None
+
+
+def moment(name: str, text: str) -> int:
+    """Parses an ISO 8601 time with zone as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
+    if not text:
+        return 0
+    try:
+        at = datetime.fromisoformat(text)
+        at_ms = int(at.timestamp() * 1000) if at.tzinfo is not None else -1
+    except (ValueError, OverflowError):
+        at_ms = -1
+    if not 0 < at_ms < 2**52:
+        raise InvalidRequest(f'{name}: must be a time such as "2026-01-31T12:00:00Z"')
+    return at_ms
 
 
 def answer(body: BaseModel, *, status: int = 200, omit_none: bool = False) -> web.Response:

@@ -32,7 +32,7 @@ from mediaserver.errors import (
     UnknownKey,
     Unprocessable,
 )
-from mediaserver.logging import REQUEST_ID
+from mediaserver.telemetry.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from mediaserver.admission.rate_limits import BURST_S, Standing
-from mediaserver.logging import REQUEST_ID
+from mediaserver.telemetry.logging import REQUEST_ID
 
 X_REQUEST_ID = "X-Request-Id"
 

@@ -15,7 +15,7 @@ from api.http.audit import NOTED
 from api.http.auth import SERVER
 from api.http.headers import X_REQUEST_ID
 from mediaserver.errors import NotFound, Unavailable
-from mediaserver.logging import REQUEST_ID
+from mediaserver.telemetry.logging import REQUEST_ID
 
 log = logging.getLogger(__name__)
 

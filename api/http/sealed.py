@@ -11,7 +11,7 @@ from aiohttp import web
 
 from api.http.audit import note_before
 from mediaserver.errors import LocalError, NotConfigured
-from mediaserver.sealed_files import SealedFiles
+from mediaserver.files.sealed import SealedFiles
 
 log = logging.getLogger(__name__)
 

@@ -29,11 +29,11 @@ from api.schemas import managed as models
 from api.schemas.camel_case import plain, spelt
 from mediaserver.admin.admin import new_id
 from mediaserver.errors import NotFound
+from mediaserver.node.trunks import servers_of
 from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from mediaserver.settings.company import TRUNK_OF_FILE
 from mediaserver.store.managed import Kind
-from mediaserver.trunks import servers_of
 
 ADMIN = (Scope.ADMIN,)
 COMPANIES = "/api/v1/companies"

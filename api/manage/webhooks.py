@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 from base64 import b64encode
-from datetime import datetime
 from typing import Any
 
 from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of
 from api.http.operation import Operation
 from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
 from api.schemas import managed as models
@@ -218,20 +217,6 @@ async def replay(request: web.Request) -> web.Response:
         raise InvalidRequest("deliveryId, callTaskId, webhook, since or until: one must be given")
     count = await request.app[SERVER].store.replay_deliveries(caller_of(request).company_id, chosen)
     return answer(models.Replayed(success=True, replayed=count))
-
-
-def moment(name: str, text: str) -> int:
-    """Parses an ISO 8601 time with zone as milliseconds since 1970, 0 for "". Raises `InvalidRequest`."""
-    if not text:
-        return 0
-    try:
-        at = datetime.fromisoformat(text)
-        at_ms = int(at.timestamp() * 1000) if at.tzinfo is not None else -1
-    except (ValueError, OverflowError):
-        at_ms = -1
-    if not 0 < at_ms < 2**52:
-        raise InvalidRequest(f'{name}: must be a time such as "2026-01-31T12:00:00Z"')
-    return at_ms
 
 
 def _delivery(row: DeliveryRow) -> dict[str, Any]:

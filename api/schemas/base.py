@@ -109,12 +109,25 @@ class CallSummary(Model):
     error: str | None
 
 
+class ListedCall(CallSummary):
+    """A call in a list. `name`: the prompt variable of that name, or what the caller's telephone shows;
+    `durationMs` from the answer to the end, `latencyMs` from the caller's last sound to the agent's first in
+    the median turn, `slowestMs` in the slowest; null: there is none."""
+
+    name: str | None
+    disposition: str | None
+    durationMs: int | None
+    latencyMs: int | None
+    slowestMs: int | None
+
+
 class Attempt(Model):
     """One attempt to dial the number."""
 
     number: int
     trunkId: str
     dialedNumber: str
+    sipCallId: str | None
     startedAt: str | None
     endedAt: str | None
     status: CallStatus
@@ -191,9 +204,10 @@ class CallReport(CallSummary):
 
 
 class CallPage(Model):
-    """Answer of `GET /api/v1/calls`. `cursor` fetches the next page; null on the last page."""
+    """Answer of `GET /api/v1/calls`. `cursor` fetches the next page; null on the last page. A page may have
+    fewer calls than were asked for, even none, and a cursor: the search goes on there."""
 
-    calls: list[CallSummary]
+    calls: list[ListedCall]
     cursor: str | None
 
 

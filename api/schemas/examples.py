@@ -69,10 +69,19 @@ _SUMMARY: Final = {
     "endedBy": "local",
     "error": None,
 }
+_LISTED: Final = {
+    **_SUMMARY,
+    "name": "Mary Williams",
+    "disposition": "confirmed",
+    "durationMs": 72_480,
+    "latencyMs": 612,
+    "slowestMs": 940,
+}
 _ATTEMPT: Final = {
     "number": 1,
     "trunkId": "carrier",
     "dialedNumber": _NUMBER,
+    "sipCallId": "7c1e0b9a5d3f4e21",
     "startedAt": _AT,
     "endedAt": _LATER,
     "status": "COMPLETED",
@@ -374,7 +383,7 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
     calls.TokenView: _JOINING,
     calls.LivekitKeyView: {"apiKey": "key_5f2a9c41d0b7e683", "apiSecret": "9f0c…"},
-    base.CallPage: {"calls": [_SUMMARY], "cursor": None},
+    base.CallPage: {"calls": [_LISTED], "cursor": None},
     base.CallReport: _REPORT,
     base.HangupResponse: {"success": True, "data": {"callTaskId": _CALL, "outcome": "requested"}},
     base.ErrorResponse: {"error": "Invalid phone number format"},

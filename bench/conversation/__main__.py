@@ -20,11 +20,11 @@ import click
 from bench import report
 from bench.call.processes import before_others
 from bench.conversation import end_of_turn
-from bench.conversation import report as conversation_report
 from bench.conversation import wire as conversation_wire
+from bench.conversation.figures import report as conversation_report
+from bench.conversation.figures.metrics import Outcome, outcome, summary
+from bench.conversation.figures.plot import draw
 from bench.conversation.handset import Taped
-from bench.conversation.metrics import Outcome, outcome, summary
-from bench.conversation.plot import draw
 from bench.conversation.scenarios import PHRASES, SCENARIOS, Dice, Script
 from bench.conversation.sounds import Phrasebook, Sound, adopt, reading
 from bench.conversation.virtual import converse

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from bench.call.sip_line import OPUS, PCMU, Line, LineState
 from bench.conversation.caller import Truth
+from bench.conversation.figures.metrics import Outcome, summary
 from bench.conversation.handset import EVENTS, Handset, Taped
-from bench.conversation.metrics import Outcome, summary
 from bench.conversation.processes import Server
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import Sound

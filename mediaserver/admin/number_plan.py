@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mediaserver.calling_windows import local_zones, next_open_ms
-from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber
-from mediaserver.number_patterns import EXACT, NumberPattern, parse_number_pattern
+from mediaserver.numbers.calling_windows import local_zones, next_open_ms
+from mediaserver.numbers.e164 import normalise
+from mediaserver.numbers.patterns import EXACT, NumberPattern, parse_number_pattern
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from mediaserver.admin.directory import Directory
 from mediaserver.admin.sealing import Vault
 from mediaserver.db.database import position_of
-from mediaserver.e164 import normalise, spellings
 from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
-from mediaserver.queue.erasure import Erasure, ErasurePage, Subject
-from mediaserver.queue.holds import Hold
+from mediaserver.numbers.e164 import normalise, spellings
+from mediaserver.queue.personal_data.erasure import Erasure, ErasurePage, Subject
+from mediaserver.queue.personal_data.holds import Hold
 from mediaserver.queue.records import CallRecord
 from mediaserver.store.store import Store
 

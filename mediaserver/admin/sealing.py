@@ -16,8 +16,8 @@ from typing import Self
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from mediaserver import private
 from mediaserver.errors import LocalError
+from mediaserver.files import private
 from mediaserver.settings.server import GENERATED, ServerSettings
 from pipeline.engines.tables import reveal
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from mediaserver.admission.overload import Judge, Limits, Look
 from mediaserver.errors import Unavailable
-from mediaserver.metrics import Metrics
 from mediaserver.settings import OverloadSettings
+from mediaserver.telemetry.metrics import Metrics
 from sip.endpoint import Endpoint
 
 log = logging.getLogger(__name__)

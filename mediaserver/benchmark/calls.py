@@ -19,6 +19,7 @@ from pipeline.errors import boundary
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import SipError
+from sip.message.uri import format_hostport
 from sip.rtp.media_stream import MediaStats
 from sip.sdp.media_plan import CODECS
 from sip.states import CallState, HangupCause
@@ -243,8 +244,7 @@ def _note(record: Record, call: Call, state: CallState, now: float) -> None:
 def _endpoint_settings(plan: CallPlan) -> EndpointSettings:
     address = ip_address(plan.target.address)
     anywhere = "0.0.0.0" if address.version == 4 else "::"
-    host = str(address) if address.is_loopback else anywhere
-    bound = f"{host}:0" if address.version == 4 else f"[{host}]:0"
+    bound = format_hostport(str(address) if address.is_loopback else anywhere, 0)
     return EndpointSettings(
         udp=bound,
         tcp=bound,

@@ -10,7 +10,7 @@ from typing import Final
 
 from mediaserver.errors import LocalError
 from sip.errors import MalformedMessage
-from sip.message.uri import Uri
+from sip.message.uri import Uri, format_hostport
 from sip.trunk import NUMBER
 
 _EMERGENCY: Final = (
@@ -54,9 +54,7 @@ class CallTarget:
     @property
     def trunk_uri(self) -> str:
         """The SIP URI of the host that INVITEs are sent to, without the user."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port is None else f":{self.port}"
-        return f"sip:{host}{port};transport={self.transport}"
+        return f"sip:{format_hostport(self.host, self.port)};transport={self.transport}"
 
     def __str__(self) -> str:
         return self.trunk_uri.replace("sip:", f"sip:{self.user}@", 1)

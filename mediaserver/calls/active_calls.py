@@ -139,13 +139,9 @@ class ActiveCalls:
         if claim.epoch < PATIENCE:
             self._release(claim, reason, pause_ms=PAUSE_MS)
             return
-        store = self._services.store
         log.error("call cannot be placed here", extra={"call_id": claim.call_id, "reason": reason})
         outcome = Outcome(status=CallStatus.FAILED, cause="not_configured", error=reason)
-        self._services.metrics.calls.labels("outbound", outcome.status.value, outcome.cause).inc()
-        self._services.journal.note(
-            claim.call_id, "finish", lambda: store.finish(claim, outcome), essential=True
-        )
+        CallDetailRecord(claim, self._services).finish(outcome, "outbound")
 
     def _release(self, claim: Claim, reason: str, *, pause_ms: int = 0) -> None:
         log.warning("call given back", extra={"call_id": claim.call_id, "reason": reason})

@@ -5,6 +5,7 @@ these are queued."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +25,16 @@ from mediaserver.calls.validation import (
 )
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
-from mediaserver.queue.records import CallPage, CallRecord, CallRow, CallStatus, Stopping
+from mediaserver.numbers.e164 import spellings
+from mediaserver.queue.records import CallRecord, CallRow, Stopping
 from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
+from mediaserver.queue.search import CallFilter, CallPage, plain
 from mediaserver.store.store import Store
 
 UNKNOWN_CALL = "Call not found"
+
+_ENDING = re.compile(r"[0-9]{2,6}")
+"""Fewer digits than a number has: how it ends."""
 
 Answer = TypeVar("Answer", CallRow, BatchReceipt)
 
@@ -164,26 +170,31 @@ class CallApi:
 
     async def trace(self, access: Access, call_id: str) -> list[dict[str, Any]]:
         """Returns the signalling and the media statistics of a call, one document for each telephone, as
-        `mediaserver.calls.call_traces` writes them. Raises `NotFound`."""
+        `mediaserver.calls.signalling.traces` writes them. Raises `NotFound`."""
         await self.call(access, call_id)
         legs = {each["sip_call_id"]: each for each in await self._store.traces(call_id)}
         legs |= {each["sip_call_id"]: each for each in self._live.trace(call_id)}
         return sorted(legs.values(), key=lambda leg: [each["at_us"] for each in leg["messages"][:1]])
 
-    async def calls(
-        self, access: Access, *, status: str, cursor: str, limit: int, batch_id: str = ""
-    ) -> CallPage:
-        """Returns a page of calls, newest first, of a batch or (`batch_id` "") of all. Raises
+    def numbers(self, access: Access, number: str) -> tuple[tuple[str, ...], str]:
+        """Returns the spellings of a whole number, or the digits with which one ends; neither for "". Raises
         `InvalidRequest`."""
-        wanted = CallStatus(status) if status else None
+        if not number:
+            return (), ""
+        company = self._directory.company(access.company_id)
+        if _ENDING.fullmatch(number):
+            return (), number
+        found = read_number(number, company)
+        return spellings(found, company.country if company is not None else None), ""
+
+    async def calls(self, access: Access, wanted: CallFilter, *, cursor: str, limit: int) -> CallPage:
+        """Returns a page of the calls that are `wanted`, newest first. Raises `InvalidRequest`."""
+        for name, text in (("name", wanted.name), ("words", wanted.words)):
+            if text and not plain(text):
+                raise InvalidRequest(f"{name}: must have a letter or a digit")
         try:
             return await self._store.calls(
-                access.company_id,
-                status=wanted,
-                batch_id=batch_id,
-                cursor=cursor,
-                limit=limit,
-                agents=access.agents,
+                access.company_id, wanted=wanted, cursor=cursor, limit=limit, agents=access.agents
             )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None

@@ -48,6 +48,7 @@ class CallDetailRecord(SessionObserver):
         self.redactor: Redactor | None = None
         """Redacts what is recorded; None: nothing is."""
         self._services = services
+        self._answered_at_ms = 0
 
     @property
     def call_id(self) -> str:
@@ -101,10 +102,31 @@ class CallDetailRecord(SessionObserver):
             recording_node=self._services.node_url if recorded else "",
         )
 
+    def placed(self, direction: str, *, sip_call_id: str = "") -> None:
+        """Logs that the call was placed, or has come."""
+        told = {"direction": direction, "trunk": self.claim.trunk_id, "phone_number": self.claim.phone_number}
+        if sip_call_id:
+            told["sip_call_id"] = sip_call_id
+        log.info("call placed" if direction == "outbound" else "call received", extra=self.fields() | told)
+
+    def picked_up(self) -> None:
+        """Logs that the call was answered."""
+        self._answered_at_ms = self.now_ms()
+        log.info("call answered", extra=self.fields())
+
     def finish(self, outcome: Outcome, direction: str) -> None:
-        """Counts the call and writes its outcome through the journal."""
+        """Counts the call, logs its end and writes its outcome through the journal."""
         self._services.metrics.calls.labels(direction, outcome.status.value, outcome.cause).inc()
-        log.info("call ended", extra={**self.fields(), "status": outcome.status, "cause": outcome.cause})
+        ended_at_ms = outcome.ended_at_ms or self.now_ms()
+        told = {
+            "direction": direction,
+            "status": outcome.status.value,
+            "cause": outcome.cause,
+            "ended_by": outcome.ended_by,
+            "sip_status": outcome.sip_status,
+            "answered_ms": max(0, ended_at_ms - self._answered_at_ms) if self._answered_at_ms else 0,
+        }
+        log.info("call ended", extra=self.fields() | told)
         store, outcome = self._services.store, replace(outcome, sip=self.sip)
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 

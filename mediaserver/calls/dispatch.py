@@ -14,6 +14,7 @@ from typing import Protocol
 
 from mediaserver.errors import StoreError
 from mediaserver.queue.history import HistoryChanged
+from mediaserver.queue.ledger import NODE_LOST
 from mediaserver.queue.records import Claim, Reaped, Renewal
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,8 @@ class Dispatch:
         if reaped.requeued or reaped.unknown:
             counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
             log.warning("calls of a lost node reaped", extra=counts)
+        for call_id in reaped.unknown:
+            log.warning("call ended", extra={"call_id": call_id, "status": "UNKNOWN", "cause": NODE_LOST})
         if reaped.orphaned:
             log.warning("calls of a removed company cancelled", extra={"calls": len(reaped.orphaned)})
 

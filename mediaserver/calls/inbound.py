@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
-from mediaserver.calls.signalling import received, variables
+from mediaserver.calls.signalling.fields import received, variables
 from mediaserver.errors import MediaServerError, RuleBroken, StoreError
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
@@ -103,7 +103,6 @@ class Inbound:
             phone_number=call.remote_number,
             called_number=call.local_number,
             webhook_id=str(uuid.uuid4()),
-            sip_call_id=call.sip_call_id,
             ringing_at_ms=int(time.time() * 1000),
             variables=variables(call, trunk),
             sip=received(call, trunk),
@@ -147,7 +146,9 @@ class Inbound:
             raise Unknown("the company is at its limit of concurrent calls")
 
     async def _turn_away(self, call: Call, code: int, reason: str) -> None:
-        log.warning("inbound call turned away", extra={"call_id": call.id, "code": code, "reason": reason})
+        told = {"call_id": call.id, "trunk": call.trunk_id, "code": code, "reason": reason}
+        log.warning("inbound call turned away", extra=told)
+        self._services.metrics.trunks.follow(call)
         try:
             await call.reject(code)
         except SipError as error:

@@ -65,8 +65,9 @@ class LiveConversation:
         self.began = 0.0
         """When the conversation began, in seconds of the loop's clock."""
         self.stopped = False
-        self.not_again: set[str] = set()
-        """Numbers that may have been called without anybody knowing: these are not called again."""
+        self.dialled: set[str] = set()
+        """Numbers that are not called again in this call, whoever names them: all that a REFER of the far end
+        led to, and those of the agent's own transfers unless nobody was certainly there."""
         self._session: Session | None = None
         self._agent: Conversation | None = None
         self._policy: PolicyConversation | None = None

@@ -3,17 +3,19 @@ the rules of every call: destinations of the company, the trunk's format, do-not
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from mediaserver.admin.directory import Directory
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.signalling import to_send
-from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.calls.signalling.fields import to_send
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
+from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.queue.extra_legs import NewLeg
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.agent import ROOM
@@ -26,6 +28,10 @@ from sip.endpoint import Endpoint
 from sip.message.uri import Uri
 from sip.states import CallState
 from sip.trunk import Trunk
+
+CALLED_BEFORE: Final = "the person was called before in this call"
+"""The reason for which a number that a REFER or a transfer of the same call led to is not called again."""
+log = logging.getLogger(__name__)
 
 
 class DialRefused(InvalidRequest):
@@ -63,7 +69,7 @@ class OutboundLegs:
         endpoint: Endpoint,
         journal: Journal,
         room: Callable[[], int],
-        traces: CallTraces | None = None,
+        traces: CallTraces,
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
@@ -160,19 +166,20 @@ class OutboundLegs:
         leg = await self._place(route, leg_of)
         with ExitStack() as undo:
             undo.callback(self._give_back, leg)
-            call = await trunk.call(
-                route.dial_number,
-                caller_id=route.caller_id,
-                call_id=call_id,
-                ring_timeout_s=route.agent.transfer_ring_s,
-                headers=to_send(route.send_headers, variables or {}, {}),
-            )
+            with self._traces.figures.placing(route.trunk_id):
+                call = await trunk.call(
+                    route.dial_number,
+                    caller_id=route.caller_id,
+                    call_id=call_id,
+                    ring_timeout_s=route.agent.transfer_ring_s,
+                    headers=to_send(route.send_headers, variables or {}, {}),
+                )
             undo.pop_all()
-        if self._traces is not None:
-            self._traces.follow(call, leg_of)
-        call.on_state(lambda call, state, now: self._moved(leg, state))
+        _log("leg placed", leg, sip_call_id=call.sip_call_id)
+        self._traces.follow(call, leg_of)
+        call.on_state(lambda call, state, now: self._moved(leg, call, state))
         if call.state is CallState.ENDED:
-            self._give_back(leg)
+            self._moved(leg, call, call.state)
         return call
 
     async def _place(self, route: Route, leg_of: str) -> NewLeg:
@@ -198,8 +205,11 @@ class OutboundLegs:
             raise DialRefused("the trunk cannot be used")
         return trunk
 
-    def _moved(self, leg: NewLeg, state: CallState) -> None:
+    def _moved(self, leg: NewLeg, call: Call, state: CallState) -> None:
+        if state is CallState.ANSWERED:
+            _log("leg answered", leg)
         if state is CallState.ENDED:
+            _log("leg ended", leg, cause=call.cause, ended_by=call.ended_by, sip_status=call.status)
             self._give_back(leg)
 
     def _give_back(self, leg: NewLeg) -> None:
@@ -210,3 +220,9 @@ class OutboundLegs:
         if agent is None:
             raise DialRefused("Agent not found")
         return agent
+
+
+def _log(message: str, leg: NewLeg, **more: object) -> None:
+    """Logs what becomes of a telephone beside the one that the call `call_id` began with."""
+    told = {"call_id": leg.call_id, "leg_id": leg.id, "company_id": leg.company_id, "agent_id": leg.agent_id}
+    log.info(message, extra=told | {"trunk": leg.trunk_id, "phone_number": leg.phone_number} | more)

@@ -15,14 +15,15 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from enum import Enum, auto
+from uuid import uuid4
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
-from mediaserver.calls.moved_caller import MovedCaller
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.signalling import ended, to_send
-from mediaserver.calls.transfer import conversed, was_transferred
+from mediaserver.calls.signalling.fields import ended, to_send
+from mediaserver.calls.transfers.moved_caller import MovedCaller
+from mediaserver.calls.transfers.transfer import conversed, was_transferred
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
@@ -83,12 +84,14 @@ class PhoneCall:
         self._state = state
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
+        self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
         self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, trunk: Trunk) -> None:
         """Places the call and converses. Never raises: a failure becomes the call's outcome."""
+        self._conversation.dialled.add(self.cdr.claim.phone_number)
         objection = await self._conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
@@ -108,6 +111,7 @@ class PhoneCall:
 
     async def take(self, call: Call) -> None:
         """Answers an inbound call and converses. Never raises."""
+        self.cdr.placed(call.direction.value, sip_call_id=call.sip_call_id)
         try:
             await call.ring()
             await call.answer()
@@ -160,12 +164,14 @@ class PhoneCall:
         asked = claim.sip.get("headers", {})
         self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
         try:
-            call = await trunk.call(
-                claim.dial_number,
-                caller_id=self._profile.caller_id,
-                call_id=self.cdr.call_id,
-                headers=headers,
-            )
+            with self._services.metrics.trunks.placing(claim.trunk_id):
+                call = await trunk.call(
+                    claim.dial_number,
+                    caller_id=self._profile.caller_id,
+                    call_id=self.cdr.call_id,
+                    sip_call_id=self._sip_call_id,
+                    headers=headers,
+                )
         except TrunkUnavailable as full:
             self._release(str(full))
             self.cdr.settle()
@@ -174,6 +180,7 @@ class PhoneCall:
             cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
             self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
+            self.cdr.placed(call.direction.value, sip_call_id=call.sip_call_id)
             line = self._profile.engines.line
             self._line = AnswerDetector(line, fill(line.message, self.cdr.claim.variables))
             call.attach(EarlyMediaListener(self._line), None)
@@ -183,7 +190,7 @@ class PhoneCall:
         store, loop = self._services.store, asyncio.get_running_loop()
         asked = loop.time()
         try:
-            armed = await store.arm(self.cdr.claim, self._services.lease_ms)
+            armed = await store.arm(self.cdr.claim, self._services.lease_ms, sip_call_id=self._sip_call_id)
         except StoreError as error:
             # The commit may have succeeded all the same; only this process knows that no INVITE was sent.
             self._release(f"database away: {error}")
@@ -234,7 +241,9 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
         legs = self._services.outbound_legs
-        moved = MovedCaller(legs, call, self.cdr) if call.movable and legs is not None else None
+        moved = None
+        if call.movable and legs is not None:
+            moved = MovedCaller(legs, call, self.cdr, self._conversation.dialled)
         leg: Leg = call if moved is None else moved.bridge
         result, error = await self._conversation.converse(leg, line=self._line)
         if moved is not None:
@@ -303,5 +312,7 @@ class PhoneCall:
         if status is None:
             return
         self._reached = status
+        if status is CallStatus.ANSWERED:
+            self.cdr.picked_up()
         store, at_ms = self._services.store, self.cdr.now_ms()
         self.cdr.note(status.value, lambda: store.progress(self.cdr.claim, status, at_ms))

@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mediaserver.calls.call_traces import CallTraces
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
+from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.engine_pool.pool import AgentEngines, Engines
-from mediaserver.metrics import Metrics
+from mediaserver.files.sealed import SealedFiles
 from mediaserver.queue.records import Claim
-from mediaserver.sealed_files import SealedFiles
 from mediaserver.settings import AgentSettings
 from mediaserver.settings.agent import BLIND, TransferSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
+from mediaserver.telemetry.metrics import Metrics
 from pipeline.media.recording import RecordingWriter
 from pipeline.net.http import HttpClient
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.pre_call_tools import promised
-from mediaserver.calls.signalling import checked_headers
-from mediaserver.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.calls.signalling.fields import checked_headers
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
+from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
 from mediaserver.queue.records import NewCall
 from mediaserver.queue.requests import ItemRefused
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings

@@ -1,12 +1,10 @@
-"""`mediaserver check`, `doctor`, `call`, `keys create`, `restore`: what an operator does beside running the
-server."""
+"""`mediaserver check`, `doctor`, `call`: what an operator does beside running the server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import NoReturn
 
@@ -18,7 +16,6 @@ from mediaserver.cli.given import pairs
 from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import MediaServerError
 from mediaserver.settings import Settings, reveal
-from mediaserver.store.store import Store
 
 
 @click.command()
@@ -64,18 +61,25 @@ def _examine_trunk(settings: Settings, trunk: str, number: str | None) -> NoRetu
 
 
 @click.command("call")
-@config_option
+@click.option(
+    "--config", type=click.Path(), help="The configuration file of a server on this machine (TOML)."
+)
+@click.option("--url", help="The address of a server elsewhere (https://…); needs --key, no --config.")
 @click.option("--agent", required=True, help="The id of an outbound agent.")
 @click.option("--to", required=True, metavar="NUMBER", help="The number to call.")
 @click.option("--var", "variables", multiple=True, metavar="k=v", help="A prompt variable; may be repeated.")
-@click.option("--key", help="An API key; else the first key of the agent's company with the scope calls.")
-def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str | None) -> None:
+@click.option(
+    "--key",
+    envvar="MEDIASERVER_KEY",
+    show_envvar=True,
+    help="An API key; else the first key of the agent's company in the file with the scope calls.",
+)
+def place(agent: str, to: str, variables: tuple[str, ...], **server: str | None) -> None:
     """Places one call through a running server and follows it: exit 0 when it was answered and completed."""
-    settings = load_or_exit(config, engines=False)
+    url, key = _server(agent, **server)
     body = {"agentId": agent, "phoneNumber": to, "promptVariables": pairs(variables)}
-    url = f"http://{settings.server.http}"
     try:
-        report = asyncio.run(place_and_follow(url, key or _calls_key(settings, agent), body, show=click.echo))
+        report = asyncio.run(place_and_follow(url, key, body, show=click.echo))
     except CallRefused as refused:
         raise click.ClickException(str(refused)) from None
     cause = report.get("hangupCause")
@@ -85,54 +89,16 @@ def place(config: str, agent: str, to: str, variables: tuple[str, ...], key: str
     sys.exit(0 if report["status"] == "COMPLETED" else 1)
 
 
-@click.command()
-@config_option
-@click.option("--data", type=click.Path(file_okay=False), help="Instead of server.data_dir.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def restore(config: str, data: str | None, yes: bool) -> None:
-    """Ends every call UNKNOWN that may have been dialled since the copy was made: to be run after the
-    database was restored from a copy and a node's own notes are lost. Nodes that are gone for good are not
-    waited for."""
-    settings = load_or_exit(config, data, engines=False)
-    if not yes:
-        click.confirm(
-            "Every call that is due or under way ends UNKNOWN and is never dialled. Go on?", abort=True
-        )
-    try:
-        click.echo(f"{asyncio.run(_doubt(settings))} calls are UNKNOWN now")
-    except MediaServerError as error:
-        raise click.ClickException(str(error)) from None
-
-
-async def _doubt(settings: Settings) -> int:
-    async with await Store.open(settings.server.database, Path(settings.server.data_dir)) as store:
-        return await store.doubt()
-
-
-@click.group()
-def keys() -> None:
-    """Creates API keys for companies of the configuration."""
-
-
-@keys.command()
-@config_option
-@click.option("--company", required=True, help="The id of the company that the key is for.")
-@click.option("--scope", "scopes", required=True, help="Comma-separated: calls,web-calls,speech,admin.")
-def create(config: str, company: str, scopes: str) -> None:
-    """Makes a key and prints it, once: it is not stored and cannot be shown again."""
-    settings = load_or_exit(config, engines=False, writes=True)
-    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    try:
-        click.echo(asyncio.run(_create_key(settings, company, wanted)))
-    except MediaServerError as error:
-        raise click.ClickException(str(error)) from None
-
-
-async def _create_key(settings: Settings, company: str, scopes: list[str]) -> str:
-    async with await Store.open(settings.server.database, Path(settings.server.data_dir)) as store:
-        if settings.company(company) is not None:
-            await store.sync_file(settings)  # the server may never have run with this file
-        return await store.create_key(company, scopes)
+def _server(agent: str, *, config: str | None, url: str | None, key: str | None) -> tuple[str, str]:
+    """Returns the address of the server to call through, and the key to show it."""
+    if url is not None:
+        if not url.startswith(("http://", "https://")) or key is None:
+            raise click.UsageError("--url is an http or https address, and needs --key (or MEDIASERVER_KEY)")
+        return url.rstrip("/"), key
+    if config is None:
+        raise click.UsageError("--config FILE, or --url and --key of a server elsewhere")
+    settings = load_or_exit(config, engines=False)
+    return f"http://{settings.server.http}", key or _calls_key(settings, agent)
 
 
 def _calls_key(settings: Settings, agent_id: str) -> str:

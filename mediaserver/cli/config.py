@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 import click
 
-from mediaserver import private
 from mediaserver.cli.kernels import compile_visibly
 from mediaserver.errors import SettingsError
+from mediaserver.files import private
 from mediaserver.settings import Settings, load
 from pipeline import kernel_cache
 

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mediaserver import private
 from mediaserver.admission import descriptors
 from mediaserver.cli.doctor_speech import speech_findings, weights_findings
 from mediaserver.cli.finding import Finding
 from mediaserver.engine_pool.auto import Choosing, unheard_files
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import StoreError
+from mediaserver.files import private
 from mediaserver.models.places import places
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports

@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from mediaserver.admin.directory import Directory
 from mediaserver.cli.finding import Finding
-from mediaserver.e164 import accepted, format_for_trunk, normalise
 from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.node.trunks import sip_settings
+from mediaserver.numbers.e164 import accepted, format_for_trunk, normalise
 from mediaserver.settings import Settings, TrunkSettings
-from mediaserver.trunks import sip_settings
 from mediaserver.wiring import endpoint_settings
 from sip.call import Call, CallFailed
 from sip.client_tls import ClientTls

@@ -21,9 +21,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeVar
 
-from mediaserver import private
-from mediaserver.db.sqlite import Sqlite
+from mediaserver.db.sqlite import Sqlite, version_of_file
 from mediaserver.errors import LocalError, SchemaTooNew, StoreError
+from mediaserver.files import private
 
 T = TypeVar("T")
 
@@ -94,6 +94,27 @@ async def open_database(url: str, data_dir: Path) -> Db:
         await db.write(bring_up_to_date)
         undo.pop_all()
     return db
+
+
+async def schema_version(url: str, data_dir: Path) -> int:
+    """Returns the schema version of the database at `url` without changing anything, 0 where there is none
+    yet. Raises `StoreError`."""
+    if not is_postgres(url):
+        return await asyncio.to_thread(version_of_file, sqlite_path(url, data_dir))
+    postgres = await asyncio.to_thread(resolve_name, "mediaserver.db.postgres:Postgres")
+    db: Db = await postgres.open(url)
+    try:
+        return await db.read(_version)
+    finally:
+        await db.close()
+
+
+def _version(tx: Tx) -> int:
+    table = tx.row("SELECT to_regclass('schema_version') IS NOT NULL AS there")
+    if table is None or not table["there"]:
+        return 0
+    row = tx.row("SELECT COALESCE(MAX(version), 0) AS version FROM schema_version")
+    return int(row["version"]) if row is not None else 0
 
 
 def is_postgres(url: str) -> bool:

@@ -352,6 +352,22 @@ class Sqlite:
             self._read_connection = _rolled_back(connection)
 
 
+def version_of_file(path: Path) -> int:
+    """Returns the schema version of a database file without changing it, 0 where there is none. Raises
+    `StoreError`."""
+    if not path.is_file():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            there = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone()
+            if there is None:
+                return 0
+            (version,) = database.execute("SELECT COALESCE(MAX(version), 0) FROM schema_version").fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {error}") from error
+    return int(version)
+
+
 def _failure_of(run: Callable[[], None]) -> Exception | None:
     """Returns what `run` raises on the writing thread, which goes on; None for nothing."""
     try:

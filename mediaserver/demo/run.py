@@ -26,6 +26,7 @@ from mediaserver.demo.persona import FACTS, WISHES, word_errors
 from mediaserver.demo.sentences import missing
 from mediaserver.demo.speech import LOST, Speech, what_is_missing
 from mediaserver.demo.stage import (
+    API_KEY,
     CalleeProcess,
     Ports,
     Receiver,
@@ -34,8 +35,8 @@ from mediaserver.demo.stage import (
     told_by,
     write_config,
 )
-from mediaserver.line_writer import LineWriter
 from mediaserver.local_node import NodeFailed, cache, process, wait_ready
+from mediaserver.telemetry.line_writer import LineWriter
 
 AGENT = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 NAME = "Mary Williams"
@@ -262,7 +263,7 @@ async def play(directory: Path, *, exit_after: bool) -> int:
         for reason in wrong:
             screen.console.print(f"[red]failed:[/red] {escape(reason)}")
         if not exit_after and not wrong:
-            await keep_serving(screen, ports)
+            await keep_serving(screen, ports, call["callTaskId"])
         return 1 if wrong else 0
 
 
@@ -282,13 +283,15 @@ async def softphone(
         yield CalleeProcess(child)
 
 
-async def keep_serving(screen: Screen, ports: Ports) -> None:
+async def keep_serving(screen: Screen, ports: Ports, call_id: str) -> None:
     """Leaves the server running until SIGINT or SIGTERM."""
     screen.console.print(
         f"\nStill serving. Talk to the front desk from a browser on this machine: "
         f"[bold]http://127.0.0.1:{ports.http}/talk/{FRONT_DESK_AGENT}[/bold]\n"
         f"or with any softphone: sip:{FRONT_DESK}@127.0.0.1:{ports.sip}\n"
-        f"API and its description: http://127.0.0.1:{ports.http}/docs   Ctrl-C ends."
+        f"API and its description: http://127.0.0.1:{ports.http}/docs   Ctrl-C ends.\n"
+        f"The call on one clock, with the key [bold]{API_KEY}[/bold]: "
+        f"[bold]http://127.0.0.1:{ports.http}/dashboard/calls/{call_id}[/bold]"
     )
     await stop_signal().wait()
 

@@ -26,6 +26,7 @@ from mediaserver.admission.client_address import parsed, subscriber, within
 from mediaserver.errors import TooSlow
 from mediaserver.http.deadlines import HttpDeadlines, HttpPatience, Overdue, Progress
 from mediaserver.settings.server import ServerSettings
+from sip.message.uri import format_hostport
 from sip.stack.listening import DESCRIPTORS, StreamListener, bind_streams
 
 log = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class HttpServer:
             logging.getLogger(name).addFilter(_ours)
         for bound in await bind_streams(host, port):
             self._listeners.append(StreamListener("http", bound, self, ceiling=self._ceiling))
-        return [f"{each.address[0]}:{each.address[1]}" for each in self._listeners]
+        return [format_hostport(*each.address) for each in self._listeners]
 
     async def close(self) -> None:
         """Stops listening, lets requests in progress end for up to `SHUTDOWN_S` seconds, and closes."""

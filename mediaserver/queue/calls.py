@@ -1,4 +1,4 @@
-"""Calls in the database: inserted into the queue, read, listed, counted."""
+"""Calls in the database: inserted into the queue, read, counted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, among, position_of
+from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
-from mediaserver.queue import decisions
+from mediaserver.queue import decisions, search
 from mediaserver.queue.outbox import write_event
 from mediaserver.queue.records import (
     AttemptRow,
-    CallPage,
     CallRecord,
     CallRow,
     CallStatus,
@@ -24,9 +23,6 @@ from mediaserver.queue.records import (
     Stage,
     StoreCounts,
 )
-
-PAGE_LIMIT = 200
-"""The most calls on a page."""
 
 _INSERT = """
 INSERT INTO calls (id, company_id, agent_id, trunk_id, batch_id, direction, phone_number, dial_number,
@@ -62,6 +58,7 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
     )
     if row is None:
         raise LocalError("the call was not written")
+    search.name_call(tx, row["id"], call.variables, {})
     write_event(tx, call_id=row["id"], kind="call.queued", data=data or {})
     return call_row(row)
 
@@ -80,6 +77,8 @@ def fill_variables(tx: Tx, claim: Claim) -> bool:
         call_id=claim.call_id,
         epoch=claim.epoch,
     )
+    if changed > 0:
+        search.name_call(tx, claim.call_id, claim.variables, claim.sip)
     return changed > 0
 
 
@@ -102,38 +101,6 @@ def call(tx: Tx, company_id: str, call_id: str) -> CallRecord | None:
         attempts=tuple(_attempt(attempt) for attempt in attempts),
         decisions=tuple(decisions.of_call(tx, call_id)),
     )
-
-
-def calls(
-    tx: Tx,
-    company_id: str,
-    *,
-    status: CallStatus | None = None,
-    batch_id: str = "",
-    cursor: str = "",
-    limit: int = 50,
-    agents: frozenset[str] = frozenset(),
-) -> CallPage:
-    """Returns the company's calls, newest first, of `agents` or (empty) of all, and of `batch_id` or ("") of
-    all. Raises `LocalError` for an invalid cursor."""
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
-    before = position_of(cursor)
-    theirs, bound = among("agent_id", agents)
-    rows = tx.rows(
-        "SELECT * FROM calls WHERE company_id = :company_id AND (:before = 0 OR position < :before)"
-        f" AND (:status = '' OR status = :status){theirs}{' AND batch_id = :batch_id' if batch_id else ''}"
-        " ORDER BY position DESC LIMIT :limit",
-        **bound,
-        company_id=company_id,
-        before=before,
-        status=status or "",
-        **({"batch_id": batch_id} if batch_id else {}),
-        limit=limit + 1,
-    )
-    page = rows[:limit]
-    following = str(page[-1]["position"]) if len(rows) > limit else ""
-    return CallPage(tuple(call_row(row) for row in page), following)
 
 
 def _columns(row: Row) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mediaserver.db.database import Tx
-from mediaserver.e164 import normalise
 from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.numbers.e164 import normalise
 from mediaserver.queue.requests import DoNotCall, DoNotCallPage
 
 PAGE_LIMIT = 200

@@ -15,7 +15,7 @@ from typing import Any
 
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
-from mediaserver.queue import batches, decisions, rules
+from mediaserver.queue import batches, decisions, rules, search
 from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.outbox import iso, write_event
 from mediaserver.queue.records import TRANSITIONS, CallStatus, Claim, Outcome, Stage
@@ -115,6 +115,7 @@ def _end(tx: Tx, call_id: str, outcome: Outcome) -> Row:
     )
     if call is None:
         raise LocalError(f"there is no call {call_id!r}")
+    search.note_content(tx, call_id, outcome)
     ended_at_ms = call["ended_at_ms"]
     end_attempt(tx, call_id, outcome, ended_at_ms)
     kind = "webcall.ended" if call["direction"] == "web" else _END_EVENT[outcome.status]

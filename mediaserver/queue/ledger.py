@@ -21,7 +21,7 @@ from itertools import chain, zip_longest
 
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import LocalError
-from mediaserver.queue import batches, decisions, history, rules
+from mediaserver.queue import batches, decisions, history, rules, search
 from mediaserver.queue.cancel import cancel_orphans
 from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.finish import HOLD, end, fence, finish, not_dialled
@@ -381,6 +381,7 @@ def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_u
     )
     if row is not None:
         at_ms = row["ringing_at_ms"]
+        search.name_call(tx, row["id"], call.variables, call.sip)
         data = {"direction": "inbound", "calledNumber": call.called_number, "sip": dict(call.sip)}
         write_event(tx, call_id=row["id"], kind="call.ringing", data=data, at_ms=at_ms)
     return inbound_claim(call, node)

@@ -115,7 +115,6 @@ class NewInboundCall:
     phone_number: str
     called_number: str
     webhook_id: str
-    sip_call_id: str = ""
     call_id: str = field(default_factory=lambda: str(uuid4()))
     ringing_at_ms: int = 0
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -279,14 +278,6 @@ class CallRecord(CallRow):
         """When the call will be dialled next, as far as is known; 0 where it will not be, or its batch is
         paused."""
         return self.not_before_ms if self.stage is Stage.QUEUED else 0
-
-
-@dataclass(frozen=True, slots=True)
-class CallPage:
-    """A page of calls, newest first; `cursor` asks for the next page, "" on the last."""
-
-    calls: tuple[CallRow, ...]
-    cursor: str
 
 
 @dataclass(frozen=True, slots=True)

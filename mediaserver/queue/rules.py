@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mediaserver.calling_windows import next_open_ms, zones_of
 from mediaserver.db.database import Row, Tx
-from mediaserver.e164 import may_dial, normalise
 from mediaserver.errors import InvalidNumber, LocalError, RuleBroken
+from mediaserver.numbers.calling_windows import next_open_ms, zones_of
+from mediaserver.numbers.e164 import may_dial, normalise
 from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.outbox import iso
 

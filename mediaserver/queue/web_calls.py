@@ -6,7 +6,7 @@ import json
 
 from mediaserver.db.database import Tx
 from mediaserver.errors import LocalError
-from mediaserver.queue import extra_legs, rules
+from mediaserver.queue import extra_legs, rules, search
 from mediaserver.queue.ledger import claim_of
 from mediaserver.queue.outbox import write_event
 from mediaserver.queue.records import Claim, NewWebCall
@@ -40,6 +40,7 @@ def record(tx: Tx, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
     )
     if row is None:
         raise LocalError("the call was not written")
+    search.name_call(tx, call.call_id, call.variables, {})
     write_event(
         tx, call_id=call.call_id, kind="webcall.started", data={"direction": "web", "userRef": call.user_ref}
     )

@@ -18,7 +18,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.transfer import conversed
+from mediaserver.calls.transfers.transfer import conversed
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.errors import RoomError
@@ -65,6 +65,7 @@ class WebCall:
 
     async def run(self) -> None:
         """Converses, hangs up every leg, writes the outcome. Never raises."""
+        self.cdr.placed(DIRECTION)
         objection = await self._conversation.prepare(DIRECTION)
         if objection:
             outcome = Outcome(status=CallStatus.FAILED, cause=OBJECTED, ended_by="local", error=objection)
@@ -79,6 +80,7 @@ class WebCall:
         self._conversation.stop()
 
     async def _converse(self) -> Outcome:
+        self.cdr.picked_up()
         self._room.on_text = self._written
         result, error = await self._conversation.converse(
             self._bridge, observer=self.captions, prompt_metadata=self.cdr.claim.metadata

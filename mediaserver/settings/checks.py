@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from mediaserver.calling_windows import overlap
+from mediaserver.numbers.calling_windows import overlap
 from mediaserver.settings.agent import AgentSettings
 from mediaserver.settings.document import Settings
 from pipeline.engines.tables import reveal

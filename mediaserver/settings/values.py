@@ -11,10 +11,10 @@ from zoneinfo import available_timezones
 import phonenumbers
 from pydantic import AfterValidator
 
-from mediaserver.calling_windows import parse_window
-from mediaserver.e164 import check_number_format, normalise
 from mediaserver.errors import InvalidNumber
-from mediaserver.number_patterns import parse_number_pattern
+from mediaserver.numbers.calling_windows import parse_window
+from mediaserver.numbers.e164 import check_number_format, normalise
+from mediaserver.numbers.patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
 from sip.errors import LocalError
 from sip.extra_headers import check_headers

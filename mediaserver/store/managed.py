@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import Conflict, LocalError
+from mediaserver.queue.personal_data import audit
 from mediaserver.queue.records import NewWebRoom
 from mediaserver.store.config import ABANDON, digest, upsert
 
@@ -115,6 +116,9 @@ KEPT_MS = 24 * 3600 * 1000
 """How long expired rooms and keys stay in the database."""
 
 FORGOTTEN_AT_ONCE = 100
+
+COMMAND_LINE = "command line"
+"""In place of a key in the audit log."""
 
 
 def revision(tx: Tx) -> int:
@@ -238,6 +242,35 @@ def revoke_key(tx: Tx, company_id: str, key_id: str) -> bool:
     if _own_key(tx, company_id, key_id) is None:
         return False
     return tx.run("DELETE FROM api_keys WHERE id = :id", id=key_id) > 0
+
+
+def every_key(tx: Tx, company_id: str = "") -> tuple[KeyInfo, ...]:
+    """Returns the keys of all companies, or of one, those of the file as well."""
+    rows = tx.rows(
+        "SELECT * FROM api_keys WHERE :company_id = '' OR company_id = :company_id ORDER BY company_id, id",
+        company_id=company_id,
+    )
+    return tuple(_key(row) for row in rows)
+
+
+def revoke_any_key(tx: Tx, key_id: str) -> str:
+    """Deletes a key of whichever company, on the command line, which the audit log of the company notes.
+    Returns the company, "" where there is no such key. Raises `Conflict` where the configuration file manages
+    it."""
+    row = tx.row("SELECT company_id FROM api_keys WHERE id = :id", id=key_id)
+    if row is None or not revoke_key(tx, company_id=row["company_id"], key_id=key_id):
+        return ""
+    audit.add(
+        tx,
+        audit.Audited(
+            company_id=row["company_id"],
+            key_id=COMMAND_LINE,
+            request_id="",
+            operation="revokeKey",
+            subject=key_id,
+        ),
+    )
+    return str(row["company_id"])
 
 
 def _own_key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:

@@ -17,16 +17,17 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from mediaserver.db.database import Db, Tx, open_database
-from mediaserver.queue import audit as audit_rows
 from mediaserver.queue import batches as batch_rows
 from mediaserver.queue import calls as call_rows
-from mediaserver.queue import cancel, erasure, extra_legs, history, ledger, outbox, retention, web_calls
+from mediaserver.queue import cancel, extra_legs, history, ledger, outbox, search, web_calls
 from mediaserver.queue import deliveries as delivery_rows
 from mediaserver.queue import do_not_call as do_not_call_rows
 from mediaserver.queue import enqueue as queueing
 from mediaserver.queue import finish as endings
-from mediaserver.queue import holds as hold_rows
 from mediaserver.queue import traces as trace_rows
+from mediaserver.queue.personal_data import audit as audit_rows
+from mediaserver.queue.personal_data import erasure, retention
+from mediaserver.queue.personal_data import holds as hold_rows
 from mediaserver.store import config, transcriptions
 from mediaserver.store import managed as managed_rows
 
@@ -127,12 +128,14 @@ class Store:
     make_key = _write(managed_rows.make_key)
     rotate_key = _write(managed_rows.rotate_key)
     revoke_key = _write(managed_rows.revoke_key)
+    every_key = _read(managed_rows.every_key)
+    revoke_any_key = _write(managed_rows.revoke_any_key)
     keys_used = _write(managed_rows.keys_used)
     open_room = _write(managed_rows.open_room)
 
     # Calls
     call = _read(call_rows.call)
-    calls = _read(call_rows.calls)
+    calls = _read(search.calls)
     fill_variables = _write(call_rows.fill_variables)
     event = _tell(outbox.write_once)
     counts = _read(call_rows.counts)

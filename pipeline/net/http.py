@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
@@ -162,7 +163,11 @@ def guarded_session(
     **connector: Any,
 ) -> aiohttp.ClientSession:
     """Makes a session that connects only to addresses that `policy` allows, without cookies, proxies of the
-    environment and decompression. `connector`: further arguments of `aiohttp.TCPConnector`."""
+    environment, decompression and redirects, which would carry keys elsewhere: one that a request or a
+    websocket would follow raises `aiohttp.ClientResponseError`. `connector`: further arguments of
+    `aiohttp.TCPConnector`."""
+    stays = aiohttp.TraceConfig()
+    stays.on_request_redirect.append(_redirected)
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(socket_factory=egress.sockets_within(policy), **connector),
         headers={"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity", **(headers or {})},
@@ -170,7 +175,16 @@ def guarded_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,
+        trace_configs=[stays],
     )
+
+
+async def _redirected(
+    session: aiohttp.ClientSession, context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    answer = redirect.response
+    answer.close()
+    raise aiohttp.ClientResponseError(answer.request_info, (), status=answer.status)
 
 
 def is_compressed(answer: aiohttp.ClientResponse) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -53,12 +53,16 @@ class Socket:
 
 
 class SocketEndpoint:
-    """Opens websockets to one server. `headers`: sent with each. Belongs to one event loop."""
+    """Opens websockets to one server. `headers`: sent to the servers of `urls` with each request, and to no
+    other, whatever address an answer names. `host`: that of the first, for messages. Belongs to one event
+    loop."""
 
     def __init__(
-        self, host: str, *, headers: Mapping[str, str], allowed: egress.EgressPolicy | None = None
+        self, urls: Iterable[str], *, headers: Mapping[str, str], allowed: egress.EgressPolicy | None = None
     ) -> None:
-        self.host = host
+        places = list(map(_server, urls))
+        self.host = places[0][1]
+        self._trusted = frozenset(places)
         self._headers = dict(headers)
         self._policy = allowed or egress.current()
         self._session: aiohttp.ClientSession | None = None
@@ -69,7 +73,11 @@ class SocketEndpoint:
         with _translating(self.host):
             async with asyncio.timeout(CONNECT_S):
                 socket = await self._client().ws_connect(
-                    url, params=query, heartbeat=HEARTBEAT_S, max_msg_size=MESSAGE_LIMIT
+                    url,
+                    params=query,
+                    headers=self._headers if _server(url) in self._trusted else {},
+                    heartbeat=HEARTBEAT_S,
+                    max_msg_size=MESSAGE_LIMIT,
                 )
         try:
             yield Socket(self.host, socket)
@@ -81,11 +89,21 @@ class SocketEndpoint:
         `EngineError`."""
         with _translating(self.host):
             async with asyncio.timeout(CONNECT_S):
-                async with self._client().post(url, json=dict(body), allow_redirects=False) as answer:
+                async with self._client().post(
+                    url, json=dict(body), headers=self._headers, allow_redirects=False
+                ) as answer:
                     if answer.status >= 300 or is_compressed(answer):
                         text = f"{self.host} answered {answer.status}"
                         raise EngineError(text, retryable=answer.status >= 500)
-                    return read_json(await answer.content.read(MESSAGE_LIMIT))
+                    return read_json(await self._whole(answer))
+
+    async def _whole(self, answer: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for piece in answer.content.iter_any():
+            content += piece
+            if len(content) > MESSAGE_LIMIT:
+                raise EngineError(f"{self.host} answers without end", retryable=False)
+        return bytes(content)
 
     async def close(self) -> None:
         """Closes the sockets that are still open."""
@@ -97,16 +115,18 @@ class SocketEndpoint:
         if self._session is None:
             self._session = guarded_session(
                 self._policy,
-                headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
                 limit=0,
             )
         return self._session
 
 
-def host_of(url: str) -> str:
-    """The host and port of a URL, for messages."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+def _server(url: str) -> tuple[bool, str]:
+    """Whether a URL is encrypted, and its host and port; a websocket and its HTTP have the same server."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    encrypted = parts.scheme.lower() in ("https", "wss")
+    return encrypted, host.removesuffix(":443" if encrypted else ":80")
 
 
 async def _closed(socket: aiohttp.ClientWebSocketResponse) -> None:
@@ -123,7 +143,7 @@ def _translating(host: str) -> Iterator[None]:
         yield
     except TimeoutError:
         raise EngineTimeout(f"{host} did not answer in time") from None
-    except aiohttp.WSServerHandshakeError as error:
+    except aiohttp.ClientResponseError as error:
         text = f"{host} answered {error.status}"
         if error.status in (429, 503):
             raise EngineBusy(text) from error

@@ -146,8 +146,15 @@ def answer(
     return _session(capabilities, blocks, session_id, version).to_bytes(), plan
 
 
-def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None = None) -> MediaPlan:
-    """Returns the plan of the far end's `answer` to `offer`.
+def accept(
+    answer: bytes,
+    offer: bytes,
+    *,
+    agreed: Agreed | None = None,
+    reaches: Callable[[str], bool] | None = None,
+) -> MediaPlan:
+    """Returns the plan of the far end's `answer` to `offer`; `agreed`: how the call's media was protected
+    before that offer.
 
     The answer's first codec is sent with the answer's payload type; the types of the offer are received (RFC
     3264 5.1: each side's numbers are those that it wants to receive). `options` has the answer's fmtp
@@ -160,7 +167,7 @@ def accept(answer: bytes, offer: bytes, *, reaches: Callable[[str], bool] | None
     offered, media = ours.media[0], theirs.media[0]
     if media.port == 0:
         raise MalformedSdp("audio declined")
-    security = accepted(theirs, media, offered)
+    security = accepted(theirs, media, offered, agreed)
     wanted, formats = _formats(offered, CODECS.values()), _answered(media, offered)
     host = _reachable(theirs.address_of(media), ours.address_of(offered), reaches)
     flow = _Flow.of(ours.direction_of(offered)).against(_their_flow(theirs, media, host))

@@ -29,6 +29,7 @@ class OfferAnswer:
         self._session_id = secrets.randbits(31)
         self._version = 0
         self._offer = b""
+        self._before: Agreed | None = None  # what the call had when the offer was sent
         self._last = b""  # the last description sent, and whether it was on hold
         self._last_holding = False
         self._last_answered = b""
@@ -58,7 +59,7 @@ class OfferAnswer:
                 direction="sendonly" if wanted else "sendrecv",
                 agreed=self._agreed,
             )
-        self.state, self._offer = OfferState.OFFERED, self._last
+        self.state, self._offer, self._before = OfferState.OFFERED, self._last, self._agreed
         self._last_holding, self._last_answered = wanted, b""
         return self._offer
 
@@ -67,7 +68,7 @@ class OfferAnswer:
         None: the same as before. Raises `MalformedSdp`."""
         if self.state is not OfferState.OFFERED or body == self._last_answered:
             return None
-        self.plan = accept(body, self._offer, reaches=self._capabilities.reaches)
+        self.plan = accept(body, self._offer, agreed=self._before, reaches=self._capabilities.reaches)
         self._last_answered = body
         return self.plan
 

@@ -3,7 +3,7 @@
 | `srtp` | this side offers | taken from an offer | in an answer |
 |---|---|---|---|
 | off | plain RTP | plain RTP, with keys beside it too | plain RTP |
-| optional | RTP/AVP with keys beside it | all | keys, or none |
+| optional | RTP/AVP with keys beside it | all | keys, or none where there were none before |
 | sdes | RTP/SAVP | keys, in RTP/SAVP or beside RTP/AVP | keys |
 | dtls | UDP/TLS/RTP/SAVP | fingerprints | fingerprints |
 
@@ -124,10 +124,14 @@ _OF_KIND: dict[type, Srtp] = {type(None): Srtp.OFF, Masters: Srtp.SDES, Handshak
 
 
 def accepted(
-    session: SessionDescription, media: MediaDescription, offered: MediaDescription
+    session: SessionDescription,
+    media: MediaDescription,
+    offered: MediaDescription,
+    agreed: Agreed | None = None,
 ) -> Security | None:
-    """Returns what protects the stream after the far end's answer to `offered`. Raises MalformedSdp (488)
-    for an answer that protects it less than the offer asked."""
+    """Returns what protects the stream after the far end's answer to `offered`. `agreed`: what the call had
+    before the offer. Raises MalformedSdp (488) for an answer that protects it less than the offer asked, or
+    than the call was."""
     ours = dict(_keys(offered))
     family = next(each for each in (PLAIN, KEYED, HANDSHAKEN) if offered.protocol in each)
     if media.protocol.upper() not in (*family, *(KEYED if ours else ())):
@@ -143,7 +147,7 @@ def accepted(
         if not fingerprints or setup not in (Role.ACTIVE, Role.PASSIVE):
             raise MalformedSdp("answer without fingerprint and setup")
         return Handshake(Role.PASSIVE if setup == Role.ACTIVE else Role.ACTIVE, fingerprints)
-    if offered.protocol in PLAIN:
+    if offered.protocol in PLAIN and (agreed is None or agreed.security is None):
         return None
     raise MalformedSdp("answer without a key")
 

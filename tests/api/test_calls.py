@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.schemas.base import CallReport
+from api.schemas.base import CallPage, CallReport
 from api.schemas.calls import OutboundResponse
 from tests.support.node.node import (
     INBOUND,
@@ -183,6 +183,64 @@ async def test_a_list_that_makes_no_sense(client: Client, query: str) -> None:
     async with client.get(f"/api/v1/calls?{query}", headers=bearer(KEY)) as answer:
         assert answer.status == 400
         assert "error" in await answer.json()
+
+
+async def listed(client: Client, query: str, key: str = KEY) -> list[dict[str, Any]]:
+    async with client.get(f"/api/v1/calls?{query}", headers=bearer(key)) as answer:
+        page = await answer.json()
+        assert answer.status == 200, page
+    CallPage.model_validate(page)
+    calls: list[dict[str, Any]] = page["calls"]
+    return calls
+
+
+async def test_a_call_is_found_by_its_number_however_written_and_by_its_name(client: Client) -> None:
+    body = GOOD | {"phoneNumber": "+14155550177", "promptVariables": {"name": "Zoë O'Hara"}}
+    call_id = (await place(client, body))[1]["data"]["callTaskId"]
+    await until_final(client, call_id, timeout_s=45)
+    queries = (
+        *("phoneNumber=%2B14155550177", "phoneNumber=(415)+555-0177", "phoneNumber=0177"),
+        *(
+            "name=zoë",
+            "name=O%27HARA",
+            f"name=zoë&agentId={OUTBOUND.upper()}&direction=outbound&status=FAILED",
+        ),
+        *("name=hara&hangupCause=unreachable", "name=hara&since=2020-01-01T00:00:00Z"),
+    )
+    for query in queries:
+        [found] = await listed(client, query)
+        assert (found["callTaskId"], found["name"]) == (call_id, "Zoë O'Hara"), query
+    for query in (
+        *("name=zoë&direction=inbound", "name=zoë&hangupCause=busy", "name=zoë&until=2020-01-01T00:00:00Z"),
+        *("name=zoë&minDurationMs=1", "name=zoë&minLatencyMs=1", "name=zoë&words=hello", "disposition=x"),
+        *(f"name=zoë&agentId={INBOUND}", "name=zoë&batchId=none"),
+    ):
+        assert await listed(client, query) == [], query
+    assert await listed(client, "name=zoë", OTHER_KEY) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("phoneNumber=nobody", "Invalid phone number format"),
+        ("direction=sideways", "direction: "),
+        ("since=yesterday", 'since: must be a time such as "2026-01-31T12:00:00Z"'),
+        ("until=2026-01-31T12:00:00", "until: must be a time"),  # no zone
+        ("since=2026-02-01T00:00:00Z&until=2026-01-01T00:00:00Z", "until: must not lie before"),
+        ("minDurationMs=-1", "minDurationMs: "),
+        ("minDurationMs=9&maxDurationMs=8", "maxDurationMs: must not be less than"),
+        ("maxLatencyMs=0", "maxLatencyMs: "),
+        ("words=%25_", "words: must have a letter or a digit"),
+        ("words=" + "x" * 201, "words: "),
+        ("name=%22", "name: must have a letter or a digit"),
+        ("phone=1", "phone: unknown field"),
+        ("cursor=12", "Invalid cursor"),
+    ],
+)
+async def test_a_filter_that_makes_no_sense_is_named(client: Client, query: str, message: str) -> None:
+    async with client.get(f"/api/v1/calls?{query}", headers=bearer(KEY)) as answer:
+        assert answer.status == 400
+        assert (await answer.json())["error"].startswith(message)
 
 
 async def test_a_call_without_a_recording(client: Client) -> None:

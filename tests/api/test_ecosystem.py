@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mediaserver.logging import JsonLines
+from mediaserver.telemetry.logging import JsonLines
 from tests.support.http.api_site import ADMIN_KEY, write_api_site
 from tests.support.node.node import (
     KEY,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mediaserver.queue.erasure import remove_file
+from mediaserver.queue.personal_data.erasure import remove_file
 from mediaserver.queue.records import CallStatus, NewInboundCall, Outcome
 from tests.support.http.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
 from tests.support.http.webhooks import receiver

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from bench.conversation import echo as echoes
-from bench.conversation import report, wire_report
 from bench.conversation.__main__ import call, phrasebook, processes, script, wire
-from bench.conversation.alignment import (
+from bench.conversation.caller import FRAME, Caller, Truth
+from bench.conversation.end_of_turn import measure
+from bench.conversation.figures import report, wire_report
+from bench.conversation.figures.alignment import (
     completed,
     followed,
     longest_hush_s,
@@ -20,9 +22,7 @@ from bench.conversation.alignment import (
     samples_heard,
     silent_from_s,
 )
-from bench.conversation.caller import FRAME, Caller, Truth
-from bench.conversation.end_of_turn import measure
-from bench.conversation.metrics import hush_ms, stretches, summary
+from bench.conversation.figures.metrics import hush_ms, stretches, summary
 from bench.conversation.scenarios import SCENARIOS, Dice
 from bench.conversation.sounds import RATE_HZ, agent_words
 from bench.conversation.virtual import converse

@@ -45,7 +45,20 @@ def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command() -> None:
     done = mediaserver("--help")
     assert done.returncode == 0
-    for command in ("serve", "compile", "check", "doctor", "explain", "call", "bench", "keys", "demo"):
+    for command in (
+        "serve",
+        "compile",
+        "check",
+        "doctor",
+        "explain",
+        "call",
+        "bench",
+        "keys",
+        "backup",
+        "restore",
+        "migrate",
+        "demo",
+    ):
         assert f"\n  {command} " in done.stdout
 
 
@@ -181,6 +194,19 @@ def test_a_call_is_placed_and_followed_to_its_end(server: ServerProcess) -> None
     done = mediaserver("call", "--config", config, "--agent", OUTBOUND, "--to", NUMBER, "--var", "name=Bo")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "failed: unreachable"
+
+
+def test_a_call_through_a_server_elsewhere_needs_no_file(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("call", "--agent", OUTBOUND, "--to", NUMBER, "--var", "name=Bo")
+    url = ("--url", f"http://127.0.0.1:{server.site.http}/")
+    for done in (mediaserver(*words), mediaserver(*words, *url), mediaserver(*words, "--url", "there")):
+        assert (done.returncode, "--url" in done.stderr) == (2, True)
+    done = mediaserver(*words, *url, "--key", KEY)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "failed: unreachable")
+    monkeypatch.setenv("MEDIASERVER_KEY", "wrong")
+    assert mediaserver(*words, *url).stderr == "Error: 401: Invalid API key\n"
 
 
 def test_a_call_that_is_refused_says_why(server: ServerProcess) -> None:

@@ -17,7 +17,7 @@ from tests.support.http.shop import shop
 from tests.support.node.node import KEY, NUMBER, bearer, place_call, running, until_final
 from tests.support.sip.baresip import baresip
 from tests.support.speech.media import speech_like
-from tests.system.calls.test_llm_call import AGENT_ID, said, site_of
+from tests.system.engines.test_llm_call import AGENT_ID, said, site_of
 
 pytestmark = pytest.mark.peer
 

@@ -18,7 +18,7 @@ LIMIT: Final = 10
 ALLOWED: Final = {
     "api/http/errors.py:answer_errors": "the HTTP middleware: a request that breaks is answered with 500",
     "mediaserver/db/sqlite.py:_failure_of": "the writing thread: whoever waits for the work is told",
-    "mediaserver/logging.py:LineHandler.emit": "the `str` of a field that is logged: who logs must not fail",
+    "mediaserver/telemetry/logging.py:LineHandler.emit": "the `str` of a field: who logs must not fail",
     "pipeline/errors.py:boundary": "a task, and somebody else's code: logged, and goes no further",
     "pipeline/errors.py:contained": "an engine or an agent: whatever it raises becomes an `EngineError`",
     "pipeline/stt/fallback.py:FallbackListening._attempt": "a recogniser, for every frame: `contained` logs",

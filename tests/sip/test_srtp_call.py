@@ -11,9 +11,10 @@ import pytest
 from bench.call.protected import Keys
 from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
+from sip.errors import SipError
 from sip.message.message import Response
 from sip.sdp.security import Srtp
-from sip.states import CallState
+from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.leg import Party
@@ -111,6 +112,33 @@ async def test_no_change_of_a_call_switches_protection_off(phone: Endpoint) -> N
         assert call.state is CallState.ANSWERED
         assert call.encryption.keys == "sdes"
         await caller.hang_up()
+
+
+async def test_a_plain_answer_to_a_change_of_ours_ends_the_call_instead_of_its_protection(
+    phone: Endpoint,
+) -> None:
+    """The trunk takes both (`optional`), the call had keys, and the far end's answer to a hold has none."""
+    phone.remove_trunk("peer")
+    phone.add_trunk(
+        TrunkSettings(id="peer", uri="sip:127.0.0.1:9", allow_from=("127.0.0.1/32",), srtp=Srtp.OPTIONAL)
+    )
+    async with ProtectedCall(port_of(phone), "1001") as caller:
+        call, _ = await up(phone, caller)
+        await caller.hum(440, 0.2)
+        assert call.encryption.keys == "sdes"
+        holding = asyncio.create_task(call.hold())
+        change = await caller.asked("INVITE")
+        assert b"a=crypto" in change.body
+        plain = caller.offer.replace("RTP/SAVP", "RTP/AVP").replace(caller.keys.line, "")
+        caller.reply(change, body=plain)
+        await caller.asked("ACK")
+        bye = await caller.asked("BYE")
+        caller.reply(bye)
+        with pytest.raises(SipError):
+            await holding
+        assert (call.cause, call.encryption.keys) == (HangupCause.INCOMPATIBLE, "sdes")
+        while not caller.rtp.arrived.empty():
+            assert caller.keys.open(caller.rtp.arrived.get_nowait()[1])
 
 
 async def test_a_plain_invite_is_refused_where_keys_are_insisted_on(phone: Endpoint) -> None:

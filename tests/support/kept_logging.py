@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def kept_logging() -> Iterator[None]:
-    """Puts back the handlers of the root, and the levels that `mediaserver.logging.configure` sets."""
+    """Puts back the root's handlers, and the levels that `mediaserver.telemetry.logging.configure` sets."""
     root = logging.getLogger()
     loggers = [root, *(logging.getLogger(name) for name in ("api", "mediaserver", "pipeline", "sip"))]
     handlers, levels = root.handlers[:], [each.level for each in loggers]

@@ -21,7 +21,8 @@ _KEY_ID: Final = re.compile(r"[\x21-\x7e]{1,64}")
 
 
 def issuer(token: str) -> str:
-    """Returns the API key id that `token` names, before its signature is checked. Raises `TokenRefused`."""
+    """Returns the API key id that `token` names; nothing else of it is read, for it may be signed by anybody.
+    Raises `TokenRefused`."""
     if not token or len(token) > MAX_TOKEN_CHARS:
         raise TokenRefused("missing or oversized token")
     try:
@@ -33,21 +34,15 @@ def issuer(token: str) -> str:
     return key_id
 
 
-def signed(token: str, *, secret: str) -> bool:
-    """Whether `token` was signed with `secret`, expired or not."""
-    try:
-        jwt.PyJWS().decode_complete(token, secret, algorithms=[_ALGORITHM])
-    except (jwt.PyJWTError, UnicodeError):
-        return False
-    return True
-
-
-def grants(token: str, *, secret: str) -> Grants:
-    """Returns the grants of a token signed with `secret`. Raises `TokenRefused`."""
+def grants(token: str, *, secret: str) -> Grants | None:
+    """Returns the grants of a token signed with `secret`, None for one that was not. Raises `TokenRefused`
+    for one that was, and has expired or lacks a claim."""
     try:
         claims = jwt.decode(
             token, secret, algorithms=[_ALGORITHM], leeway=_LEEWAY_S, options={"require": ["exp", "iss"]}
         )
+    except (jwt.DecodeError, jwt.InvalidAlgorithmError, UnicodeError):
+        return None
     except jwt.PyJWTError as error:
         raise TokenRefused(f"invalid token: {error}") from None
     video, sip = _object(claims, "video"), _object(claims, "sip")

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError
-from pipeline.net.web_socket import SocketEndpoint, host_of
+from pipeline.net.web_socket import SocketEndpoint
 from pipeline.speech import Expected
 from pipeline.stt.streaming.line import CallLine, address_of, service_places
 from pipeline.stt.streaming.service import ServiceSettings
@@ -31,7 +31,8 @@ class StreamingSpeechToText:
         headers = dict(service.headers)
         if service.api_key and "authorization" not in {name.lower() for name in headers}:
             headers["Authorization"] = f"Bearer {service.api_key}"
-        return cls(service, SocketEndpoint(host_of(service.url), headers=headers))
+        urls = filter(None, (service.url, service.session_url))
+        return cls(service, SocketEndpoint(urls, headers=headers))
 
     @property
     def deadline_s(self) -> float:

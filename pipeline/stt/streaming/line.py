@@ -214,13 +214,15 @@ def service_places(service: ServiceSettings, language: str) -> dict[str, Any]:
 async def address_of(
     service: ServiceSettings, endpoint: SocketEndpoint, places: Mapping[str, Any]
 ) -> tuple[str, dict[str, str]]:
-    """The URL and the query of a socket, which some services give for each. Raises `EngineError`."""
+    """The URL and the query of a socket, which some services give for each; encrypted where it was asked for
+    so. Raises `EngineError`, as for an answer without an address."""
     query = {name: str(value) for name, value in filled_in(service.query, **places).items()}
     if not service.session_url:
         return filled_in(service.url, **places), query
     answer = await endpoint.ask(service.session_url, filled_in(service.session_body, **places))
     url = at(answer, service.session_address)
-    if not isinstance(url, str) or not url.startswith(("ws://", "wss://")):
+    schemes = ("wss://",) if service.session_url.lower().startswith("https:") else ("ws://", "wss://")
+    if not isinstance(url, str) or not url.startswith(schemes):
         raise EngineError(f"{endpoint.host} gave no address for a socket", retryable=True)
     return url, query
 

@@ -11,9 +11,9 @@ import pytest
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.services import CallServices
-from mediaserver.metrics import Metrics
 from mediaserver.queue.records import CallStatus
 from mediaserver.store.store import Store
+from mediaserver.telemetry.metrics import Metrics
 from pipeline.agent import AgentReport
 from pipeline.media.recording import RecordingWriter
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence

@@ -20,8 +20,8 @@ import pytest
 from api.schemas.base import CallReport
 from bench.support.cluster import FASTER, Cluster
 from mediaserver.db.database import open_database
+from mediaserver.node.trunks import set_trunks
 from mediaserver.server import Server
-from mediaserver.trunks import set_trunks
 from sip.call import Call, CallFailed
 from sip.states import CallState
 from tests.support.http.models import fake_models
@@ -112,6 +112,7 @@ async def test_a_call_is_placed_spoken_recorded_and_analysed(site: Site) -> None
             assert "Is this Bo?" in voice.said
             assert side.calls[0].remote_number == "+14155550100"
             assert side.calls[0].local_number == NUMBER
+            assert [each["sipCallId"] for each in call["attempts"]] == [side.calls[0].sip_call_id]
             await check_recording(client, call_id, call["recordingUrl"])
             assert server.metrics.registry.get_sample_value("mediaserver_active_calls") == 0
             assert server.endpoint.stats.rtp_ports_used == 0

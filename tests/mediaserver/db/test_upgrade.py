@@ -9,8 +9,8 @@ import pytest
 from mediaserver.db.database import SCHEMA, Db, migrate, migrations
 from mediaserver.db.postgres import Postgres
 from mediaserver.db.sqlite import Sqlite
-from mediaserver.queue.erasure import Subject
-from mediaserver.queue.retention import Kept
+from mediaserver.queue.personal_data.erasure import Subject
+from mediaserver.queue.personal_data.retention import Kept
 from mediaserver.store.store import Store
 from tests.support.node.node import DATABASES, database_on
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from mediaserver.http.server import HttpServer
+from mediaserver.settings import split_address
 from mediaserver.settings.server import ServerSettings
 
 
@@ -24,7 +25,7 @@ async def listening(host: str, settings: ServerSettings) -> AsyncIterator[int]:
     server = HttpServer(app, settings, ceiling=1 << 20)
     (address,) = await server.start(host, 0)
     try:
-        yield int(address.rpartition(":")[2])
+        yield split_address(address)[1]
     finally:
         await server.close()
 

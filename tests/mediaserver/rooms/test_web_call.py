@@ -10,13 +10,13 @@ import pytest
 
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.metrics import Metrics
 from mediaserver.queue.records import CallStatus, Outcome
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.room import Room
 from mediaserver.rooms.web_call import WebCall
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
+from mediaserver.telemetry.metrics import Metrics
 from pipeline.agent import AgentContext
 from pipeline.audio.opus import RATE_HZ
 from pipeline.media.bridge import Bridge

@@ -9,6 +9,7 @@ import pytest
 
 from mediaserver.errors import LocalError, StoreUnavailable
 from mediaserver.queue.records import CallStatus, Outcome, Stage, Stopping
+from mediaserver.queue.search import CallFilter
 from mediaserver.store.store import Store
 from tests.support.node.store import (
     AGENT,
@@ -193,7 +194,7 @@ async def test_pages_are_newest_first_and_complete(tmp_path: Path, clock: Clock)
                 break
         assert seen == ids[::-1]
         await store.request_hangup("acme", ids[2])
-        page = await store.calls("acme", status=CallStatus.CANCELLED)
+        page = await store.calls("acme", wanted=CallFilter(status=CallStatus.CANCELLED))
         assert [call.id for call in page.calls] == [ids[2]]
 
 

@@ -147,6 +147,32 @@ def test_an_optional_side_takes_a_plain_answer() -> None:
     assert caller.plan.security is None
 
 
+def test_no_plain_answer_to_a_later_offer_switches_protection_off() -> None:
+    caller = side(Srtp.OPTIONAL)
+    caller.offer()
+    caller.settle(offered("RTP/AVP", LINE))
+    before = agreed(caller.plan)
+    for hold in (True, False):
+        caller.offer(hold=hold)
+        with pytest.raises(MalformedSdp) as refused:
+            caller.settle(offered("RTP/AVP"))
+        assert refused.value.code == 488
+        assert agreed(caller.plan) == before
+    caller.offer(hold=True)
+    caller.settle(offered("RTP/AVP", LINE.replace(KEY, OTHER_KEY)))
+    assert agreed(caller.plan).sent == before.sent
+
+
+def test_another_fork_may_answer_plainly_what_the_first_answered_with_keys() -> None:
+    caller = side(Srtp.OPTIONAL)
+    caller.offer()
+    caller.preview(offered("RTP/AVP", LINE))
+    agreed(caller.plan)
+    caller.settle(offered("RTP/AVP"))
+    assert caller.plan is not None
+    assert caller.plan.security is None
+
+
 def test_a_key_of_ours_stays_and_theirs_may_change() -> None:
     callee = side(Srtp.SDES)
     first = callee.respond(offered("RTP/SAVP", LINE))

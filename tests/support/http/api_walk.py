@@ -147,9 +147,12 @@ BY_TOKEN = {
     "/talk/{agent}/session",
     "/static/talk/{name}",
     "/static/docs/{name}",
+    "/dashboard",
+    "/dashboard/calls/{callTaskId}",
+    "/static/dashboard/{name}",
 }
-"""Routes that no key opens and the document leaves out: participant tokens, server tokens, and the page for
-visitors."""
+"""Routes that no key opens and the document leaves out: participant tokens, server tokens, and the pages for
+people."""
 
 
 def uncovered(document: Mapping[str, Any]) -> set[tuple[str, str]]:

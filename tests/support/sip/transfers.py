@@ -157,6 +157,20 @@ on = {{{{ yes = "ask", no = "ask" }}}}
 silence = {{{{ say = "Are you there?", max = 9, next = "ask" }}}}
 """
 
+ASKS_AND_HANDS_ON = "17e7e2a0-93a8-4a55-8f6c-9f5f3f5f1b07"
+"""An agent that asks, and hands its caller on to the desk at the key 1, as often as it is pressed."""
+
+HANDING_ON = """
+[[agent.script.step]]
+id = "through"
+say = "One moment."
+action = "transfer"
+target = "desk"
+failed = "ask"
+[agent.transfer]
+kind = "attended"
+"""
+
 COMES_BACK = """
 failed = "back"
 [[agent.script.step]]
@@ -191,6 +205,8 @@ def write_ladder_site(
         for kind, agent in KINDS.items()
         if kind != "blind"
     )
-    site = write_transfer_site(directory, more=more + ASKING.format(id=ASKS))
+    hands_on = ASKING.replace('no = "ask"', 'no = "ask", 1 = "through"') + HANDING_ON
+    asking = ASKING.format(id=ASKS) + hands_on.format(id=ASKS_AND_HANDS_ON)
+    site = write_transfer_site(directory, more=more + asking)
     site.change("transfer_ring_s = 20", "transfer_ring_s = 5")
     return site.add('[[trunk]]\nid = "carrier"', f'transfer = "{transfer}"\n{trunk}')

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mediaserver.e164 import accepted, calling_code, format_for_trunk, may_dial, normalise
 from mediaserver.errors import InvalidNumber
+from mediaserver.numbers.e164 import accepted, calling_code, format_for_trunk, may_dial, normalise
 
 
 @pytest.mark.parametrize(

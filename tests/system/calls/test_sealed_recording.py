@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mediaserver.errors import LocalError
-from mediaserver.sealed_files import PIECE, SealedFiles
+from mediaserver.files.sealed import PIECE, SealedFiles
 from pipeline.audio import wav
 from tests.support.http.models import fake_models
 from tests.support.node.node import (

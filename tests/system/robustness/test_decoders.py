@@ -12,7 +12,7 @@ from bench.support.processes import children, module_of
 from mediaserver.demo.micro_whisper import MODEL_DIR
 from mediaserver.engine_pool.choice import AgentChoice, EngineChoice
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.metrics import Metrics
+from mediaserver.telemetry.metrics import Metrics
 from pipeline.engines.local_weights import PIPER
 from pipeline.settings import SessionSettings
 from pipeline.stt.faster_whisper import FasterWhisper

@@ -277,7 +277,7 @@ async def test_a_registration_is_not_led_to_a_closed_address(
     await ask(client, "DELETE", f"/trunks/{made['id']}")
     assert lure.caught == []
     assert blocked(site) > before
-    assert b'mediaserver_sip{kind="blocked"}' in await metrics(client)
+    assert b'mediaserver_sip_dropped_total{kind="blocked"}' in await metrics(client)
 
 
 async def metrics(client: Client) -> bytes:

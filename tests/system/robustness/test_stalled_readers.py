@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mediaserver import logging as logs
 from mediaserver.demo.run import Screen
-from mediaserver.line_writer import LineWriter
+from mediaserver.telemetry import logging as logs
+from mediaserver.telemetry.line_writer import LineWriter
 from tests.support.kept_logging import kept_logging
 from tests.support.node.node import REAL_ENGINES, ServerProcess, serving, write_site
 from tests.support.node.stalling import StallingPipe, packets_heard

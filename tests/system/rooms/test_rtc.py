@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,10 @@ def events(sdk: RtcClient, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
 async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
-    web: Node, tmp_path: Path, single: bool
+    web: Node, tmp_path: Path, single: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, client = web
+    caplog.set_level(logging.INFO, "mediaserver")
     ticket = invite(server)
     answer = spoken(tmp_path / "yes.wav", "yes")
     async with sdk_client(url=url(client), token=ticket.token, single=single) as sdk:
@@ -80,6 +82,10 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
         call = await response.json()
     assert call["analysis"]["answers"] == {"wanted": "yes"}
     assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
+    logged = [each for each in caplog.records if each.getMessage().startswith("call ")]
+    assert [each.getMessage() for each in logged] == ["call received", "call answered", "call ended"]
+    told = vars(logged[-1])
+    assert (told["call_id"], told["direction"], told["cause"]) == (ticket.room_name, "web", "normal")
 
 
 async def test_the_example_writes_to_the_agent_and_prints_its_answer(web: Node) -> None:

@@ -1,0 +1,1 @@
+"""What the recordings of calls come to: outcomes, metrics, tables, pictures."""

@@ -1,0 +1,127 @@
+"""The far end of a phone call whose REFERs are obeyed: the agent goes on with whom they name.
+
+A REFER leads only where the agent's own transfer could, by the same rules of dialling, and nobody is called
+twice in a call, whether a REFER or the agent's own transfer named the person before. Until the named person
+has answered, the far end stays, if it likes; a far end that hangs up after its REFER leaves the agent
+waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, OutboundLegs
+from mediaserver.errors import StoreError
+from pipeline.errors import boundary
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.bridge import Bridge
+from sip.call import Call, CallFailed, decline
+from sip.dialog.events import Move
+from sip.errors import SipError
+from sip.states import CallState
+
+log = logging.getLogger(__name__)
+
+EVENT: Final = "call.transferred"
+RUNG: Final = "far_end"
+
+UNAVAILABLE, DECLINED, TEMPORARILY = 503, 603, 480
+
+
+class _Place:
+    """A leg without sound, which keeps the conversation while nobody is there."""
+
+    held = False
+
+    def __init__(self, rate_hz: int) -> None:
+        self.rate_hz = rate_hz
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        """Attaches nothing: a place neither hears nor speaks."""
+
+    async def hang_up(self) -> None:
+        """Does nothing: nobody is there."""
+
+    async def send_dtmf(self, digits: str) -> None:
+        """Drops the digits: nobody is there."""
+
+
+class MovedCaller:
+    """The bridge on which the agent talks with the far end of `call`, or whom its REFERs named since.
+    `dialled`: the numbers that are not called again in this call, shared with the agent's own transfers."""
+
+    def __init__(self, legs: OutboundLegs, call: Call, cdr: CallDetailRecord, dialled: set[str]) -> None:
+        self.call = call
+        """The telephone that the agent talks with."""
+        self.bridge = Bridge(legs.pacer, rate_hz=call.rate_hz)
+        self.bridge.add(call)
+        self._legs = legs
+        self._cdr = cdr
+        self._moving: asyncio.Task[None] | None = None
+        self._dialled = dialled
+        call.on_refer = self._asked
+
+    async def close(self) -> None:
+        """Obeys no REFER any more and ends a call that one asked for."""
+        self.call.on_refer = decline
+        if self._moving is not None:
+            self._moving.cancel()
+            await asyncio.gather(self._moving, return_exceptions=True)
+
+    def _asked(self, call: Call, move: Move) -> None:
+        if self._moving is not None and not self._moving.done():
+            call.tell(move, DECLINED)
+            return
+        place = _Place(self.bridge.rate_hz)
+        self.bridge.add(place)  # at once: the far end may hang up in this moment
+        self._moving = asyncio.create_task(self._move(call, move, place))
+
+    async def _move(self, old: Call, move: Move, place: _Place) -> None:
+        status = UNAVAILABLE
+        try:
+            with boundary(log, "referral failed", **self._cdr.fields()):
+                status = await self._reached(move)
+        finally:
+            old.tell(move, status)
+            self.bridge.remove(place)
+            if status == 200:
+                self.bridge.remove(old)
+                await old.hang_up()
+            elif old.state is CallState.ENDED:
+                self.bridge.end("remote")
+
+    async def _reached(self, move: Move) -> int:
+        """Calls whom a REFER names; returns the status that the far end is told."""
+        claim, legs = self._cdr.claim, self._legs
+        person: Call | None = None
+        try:
+            route = await legs.route(claim.agent_id, legs.named_by(claim.agent_id, move.to))
+            if route.number in self._dialled:
+                raise DialRefused(CALLED_BEFORE)
+            self._dialled.add(route.number)
+            person = await legs.dial(
+                route,
+                call_id=f"{claim.call_id}-referred-{len(self._dialled)}",
+                leg_of=claim.call_id,
+                variables=claim.variables,
+            )
+            await person.answered()
+        except DialRefused as refused:
+            log.info("referral refused", extra={**self._cdr.fields(), "reason": str(refused)})
+            return DECLINED
+        except CallFailed as failed:
+            return failed.code if failed.code >= 300 else TEMPORARILY
+        except (SipError, StoreError, OSError) as error:
+            log.info("referral failed", extra={**self._cdr.fields(), "reason": str(error)})
+            return UNAVAILABLE
+        except asyncio.CancelledError:
+            if person is not None:
+                await person.hang_up()
+            raise
+        self.call = person
+        person.on_refer = self._asked
+        self.bridge.add(person)
+        self._cdr.tell(EVENT, {"target": route.number, "outcome": "answered", "rung": RUNG})
+        return 200

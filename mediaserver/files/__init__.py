@@ -1,0 +1,1 @@
+"""Files of the server: closed to other users, and recordings sealed at rest."""

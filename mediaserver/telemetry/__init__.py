@@ -1,0 +1,1 @@
+"""What an operator reads of a server: log lines and metrics."""
