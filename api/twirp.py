@@ -9,6 +9,7 @@ Protocol: https://twitchtv.github.io/twirp/docs/spec_v7.html"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -163,7 +164,8 @@ async def _answered(
     said = await rpc(service, _parsed(shape, kind, await request.read()))
     if kind == PROTOBUF:
         return web.Response(body=said.SerializeToString(), content_type=PROTOBUF)
-    return web.Response(text=json_format.MessageToJson(said, indent=None), content_type=JSON)
+    body = json_format.MessageToJson(said, indent=None).encode()
+    return web.Response(body=body, content_type=JSON)
 
 
 async def _authenticated(request: web.Request, operation: Operation) -> tuple[Caller, Grants]:
@@ -207,4 +209,6 @@ def _refused(error: MediaServerError) -> web.Response:
 
 
 def _error(code: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response({"code": code, "msg": message}, status=_STATUS[code], headers=headers)
+    # without a charset, which LiveKit's JS SDK does not take for JSON
+    body = json.dumps({"code": code, "msg": message}).encode()
+    return web.Response(body=body, status=_STATUS[code], content_type=JSON, headers=headers)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
-from mediaserver.calls.transfer import ANSWER_S
+from mediaserver.calls.transfers.transfer import ANSWER_S
 from mediaserver.errors import Conflict, NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.open_room import OpenRoom

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
-from mediaserver.calls.carrier_referral import Attempt, CarrierReferral, Rung, Said
 from mediaserver.calls.outbound_legs import OutboundLegs, Route
+from mediaserver.calls.transfers.carrier_referral import Attempt, CarrierReferral, Rung, Said
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.participant import Kind, Participant, check_description
 from mediaserver.rooms.room import LeaveReason, Room
