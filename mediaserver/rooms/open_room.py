@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
-from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.agent_methods import methods_of
+from mediaserver.rooms.participant import AGENT_NAME, Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.sip_participant import SipParticipant
@@ -46,6 +47,8 @@ class OpenRoom(RoomObserver):
 
     def __post_init__(self) -> None:
         self.room.observe(self)
+        self.room.methods.update(methods_of(self.room, self.bridge))
+        self.room.agent.attributes[AGENT_NAME] = self.agent_id
 
     def participant_changed(self, participant: Participant, now: float) -> None:
         """Mutes the participant in the bridge, or no longer, as the server wants it."""

@@ -18,6 +18,9 @@ from mediaserver.rooms.errors import RoomError
 AGENT_STATE = "lk.agent.state"
 """The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
 
+AGENT_NAME = "lk.agent.name"
+"""The attribute by which LiveKit's server SDKs find the agent that was asked for."""
+
 MAX_ATTRIBUTES_BYTES = 64 * 1024
 """The most bytes of keys and values together, LiveKit's limit: every change goes to every participant."""
 
@@ -103,13 +106,16 @@ class Participant:
     tracks: dict[str, Track] = field(default_factory=dict)
     state: ParticipantState = ParticipantState.JOINING
     joined_at_ms: int = 0
+    key_released: bool = False
+    """Whether the participant pushes to talk, and does not hold the key."""
     version: int = 0
     """Raised with every change: clients drop older updates."""
 
     @property
     def silenced(self) -> bool:
-        """Whether the server has muted a track of the participant, who may not be heard."""
-        return any(track.silenced for track in self.tracks.values())
+        """Whether the participant may not be heard: the server has muted a track of theirs, or they push to
+        talk and do not."""
+        return self.key_released or any(track.silenced for track in self.tracks.values())
 
     def become(self, state: ParticipantState) -> None:
         """Moves to `state`. Raises `RoomError` for a transition that `NEXT_STATES` does not have."""

@@ -162,6 +162,21 @@ class _Direct:
         self._bridge.ended(self._seat, reason, now)
 
 
+class _Silent:
+    """The session's audio as silence, at the session's pace (`AudioSource`)."""
+
+    __slots__ = ("_source", "on_ready", "sent")
+
+    def __init__(self, source: AudioSource) -> None:
+        self._source = source
+        self.sent = source.sent
+        self.on_ready = source.on_ready
+
+    def read(self) -> Pcm | None:
+        frame = self._source.read()
+        return None if frame is None else np.zeros_like(frame)
+
+
 class Bridge:
     """The legs of several participants as one leg of `rate_hz`."""
 
@@ -173,6 +188,7 @@ class Bridge:
         self._seats: list[Seat] = []
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
+        self._source_muted = False
         self._pace: Pace | None = None
         self._why_over = "gone"  # the last leg's reason, for a session that is attached later
         self._next = 0  # position of the session's next frame
@@ -219,6 +235,11 @@ class Bridge:
         for seat in self._seats:
             if seat.leg is leg:
                 seat.muted = muted
+
+    def mute_source(self, muted: bool) -> None:
+        """Sets whether the legs hear silence in place of the session, whose audio goes on at its pace."""
+        self._source_muted = muted
+        self._connect()
 
     def end(self, reason: str) -> None:
         """Tells the session that its leg has ended, for `reason`."""
@@ -287,7 +308,8 @@ class Bridge:
             self._offset = None
             (seat,) = self._seats
             listener = None if self._listener is None else _Direct(self, seat, self._listener)
-            seat.leg.attach(listener or seat, self._source)
+            source = self._source
+            seat.leg.attach(listener or seat, _Silent(source) if source and self._source_muted else source)
             return
         if not self._seats:
             self._stop_mixing()
@@ -311,7 +333,7 @@ class Bridge:
         said = [(seat, frame) for seat in self._seats if (frame := seat.take()) is not None]
         for seat in self._seats:
             heard = [frame for other, frame in said if other is not seat]
-            if agent is not None:
+            if agent is not None and not self._source_muted:
                 heard.append(agent)
             if heard:
                 seat.give(mixed(heard))
