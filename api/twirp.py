@@ -89,8 +89,16 @@ RPCS: Final[Mapping[tuple[str, str], tuple[type[Message], Rpc, Operation]]] = {
 ABSENT: Final[Mapping[tuple[str, str], str]] = {
     ("livekit.RoomService", "CreateRoom"): "a room is made by POST /api/v1/web-calls/connect, for its agent",
     ("livekit.RoomService", "UpdateSubscriptions"): "each participant hears one mix of all others",
+    ("livekit.RoomService", "ForwardParticipant"): "a participant is in one room",
+    ("livekit.RoomService", "MoveParticipant"): "a participant is in one room",
+    ("livekit.RoomService", "PerformRpc"): "RPC goes from participant to participant, over the data channels",
+    ("livekit.SIP", ""): "trunks are /api/v1/trunks; an agent has its phone number in /api/v1/agents",
+    ("livekit.Egress", ""): "an agent's calls are recorded where its `recording` says so",
+    ("livekit.Ingress", ""): "participants speak by WebRTC or telephone",
+    ("livekit.AgentDispatchService", ""): "a room has its agent from the start",
+    ("livekit.Connector", ""): "telephones come over trunks",
 }
-"""Why LiveKit's other RPCs are not there."""
+"""Why LiveKit's other RPCs are not there; "": all others of a service."""
 
 _CODES: Final[Mapping[int, str]] = {
     400: "invalid_argument",
@@ -142,7 +150,7 @@ async def call(request: web.Request) -> web.Response:
     """Calls an RPC; every refusal of the server becomes a Twirp error."""
     named = (request.match_info["service"], request.match_info["method"])
     if named not in RPCS:
-        absent = ABSENT.get(named)
+        absent = ABSENT.get(named) or ABSENT.get((named[0], ""))
         code = "bad_route" if absent is None else "unimplemented"
         return _error(code, absent or "this server has no such RPC")
     try:

@@ -94,9 +94,7 @@ class Session:
         )
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
         self._echo = EchoGate(leg.rate_hz)
-        self._words: WordClock | None = None
-        if observer is not None and observer.follows_words:
-            self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
+        self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
         self._dialogue.playout.tap = self._played
 
     async def run(self) -> SessionResult:
@@ -189,7 +187,7 @@ class Session:
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
         self._dialogue.sounded(now, audible=is_audible(frame))
-        if self._words is not None:
+        if self._turn_log.words_followed:
             self._words.played(now)
         if self._recording is not None:
             self._recording.agent(frame, now)

@@ -60,6 +60,8 @@ class TurnLog:
         self.cut_short = False
         """Whether the caller interrupted the agent's last answer."""
         self._observer = observer
+        self.words_followed = observer is not None and observer.follows_words
+        """Whether the observer takes the agent's words as they are heard (`agent_speaks`)."""
         self.call_id = call_id
         self._loop = loop
         self._began = loop.time()

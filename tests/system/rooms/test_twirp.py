@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,9 @@ import jwt
 import pytest
 from aiohttp.test_utils import TestClient
 from livekit import api
-from livekit.protocol import models, sip
+from livekit.protocol import agent_dispatch, connector, egress, ingress, models, room, sip
 
+from api.twirp import RPCS
 from mediaserver.rooms.livekit.signalling import Signalling
 from mediaserver.rooms.participant import MAX_ATTRIBUTES_BYTES, Permissions
 from mediaserver.rooms.room import RoomObserver
@@ -22,6 +24,7 @@ from mediaserver.rooms.web_call import WebCallRequest
 from pipeline.audio import Pcm
 from pipeline.leg import Leg
 from tests.support.node.node import KEY, Node, Site, bearer, node_of_module
+from tests.support.paths import ROOT
 from tests.support.sip.referring_carrier import notifies, referring_carrier, refuses, tells_nothing
 from tests.support.sip.transfers import DESK, LISTENS, WEB_KEY, telephones, write_transfer_site
 from tests.support.waiting import until
@@ -94,10 +97,10 @@ async def test_the_server_sdk_administers_a_room(web: Node) -> None:
         await until(lambda: told_ann in ann.events)
         await sdk.room.send_data(api.SendDataRequest(room=name, data=b"from the server", topic="news"))
         assert (await ann.event("data"))["text"] == "from the server"
-        room = await sdk.room.update_room_metadata(
+        changed = await sdk.room.update_room_metadata(
             api.UpdateRoomMetadataRequest(room=name, metadata="shop 7")
         )
-        assert room.metadata == "shop 7"
+        assert changed.metadata == "shop 7"
         await sdk.room.remove_participant(me)
         assert (await ann.event("disconnected"))["reason"] == models.PARTICIPANT_REMOVED
 
@@ -301,6 +304,20 @@ async def test_what_is_not_there_says_so(web: Node) -> None:
     code, body = await asked(client, "ListRooms", {"names": 7}, token)
     assert (code, body["code"]) == (400, "invalid_argument")
     assert (await asked(client, "ListRooms", {}, token))[0] == 200
+
+
+@pytest.mark.parametrize("module", [room, sip, egress, ingress, agent_dispatch, connector])
+async def test_every_rpc_of_livekit_is_there_or_says_why_not(web: Node, module: Any) -> None:
+    token = api.AccessToken(*await pair(web[1])).to_jwt()
+    table = (ROOT / "docs" / "livekit.md").read_text().partition("## The server API")[2]
+    for service in module.DESCRIPTOR.services_by_name.values():
+        for method in service.methods:
+            assert re.search(rf"\b{method.name}\b", table), method.name
+            path = f"/twirp/{service.full_name}/{method.name}"
+            async with web[1].post(path, json={}, headers=bearer(token)) as answer:
+                said = await answer.json()
+            there = (service.full_name, method.name) in RPCS
+            assert (said["code"] == "unimplemented") is not there, method.name
 
 
 async def test_people_who_are_in_no_room_get_no_data(web: Node) -> None:
