@@ -10,7 +10,7 @@ from api.http.operation import About, Operation
 from api.schemas import calls as models
 from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
-from mediaserver.rooms.moderation import Moderation
+from mediaserver.rooms.moderation import Moderation, Shown
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant, Permissions
 from mediaserver.rooms.tokens import Grant
@@ -50,7 +50,8 @@ async def call_in(request: web.Request) -> web.Response:
     opened = _room(request)
     wanted = checked(models.CallInBody, await json_object(request))
     try:
-        participant = await _moderation(request).call_in(opened, wanted.phoneNumber, name=wanted.name or "")
+        shown = Shown(name=wanted.name or "")
+        participant = await _moderation(request).call_in(opened, wanted.phoneNumber, shown)
     except (RoomClosed, RoomFull) as error:
         raise Conflict(str(error)) from None
     return answer(_view(participant))

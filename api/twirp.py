@@ -9,6 +9,7 @@ Protocol: https://twitchtv.github.io/twirp/docs/spec_v7.html"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -57,14 +58,27 @@ RPCS: Final[Mapping[tuple[str, str], tuple[type[Message], Rpc, Operation]]] = {
         RoomService.create_sip_participant,
         _CALLS,
     ),
+    ("livekit.SIP", "TransferSIPParticipant"): (
+        sip.TransferSIPParticipantRequest,
+        RoomService.transfer_sip_participant,
+        _CALLS,
+    ),
 }
 """Every RPC by service and method: request, function, and the scopes of the API key that open it."""
 
 ABSENT: Final[Mapping[tuple[str, str], str]] = {
     ("livekit.RoomService", "CreateRoom"): "a room is made by POST /api/v1/web-calls/connect, for its agent",
     ("livekit.RoomService", "UpdateSubscriptions"): "each participant hears one mix of all others",
+    ("livekit.RoomService", "ForwardParticipant"): "a participant is in one room",
+    ("livekit.RoomService", "MoveParticipant"): "a participant is in one room",
+    ("livekit.RoomService", "PerformRpc"): "RPC goes from participant to participant, over the data channels",
+    ("livekit.SIP", ""): "trunks are /api/v1/trunks; an agent has its phone number in /api/v1/agents",
+    ("livekit.Egress", ""): "an agent's calls are recorded where its `recording` says so",
+    ("livekit.Ingress", ""): "participants speak by WebRTC or telephone",
+    ("livekit.AgentDispatchService", ""): "a room has its agent from the start",
+    ("livekit.Connector", ""): "telephones come over trunks",
 }
-"""Why LiveKit's other RPCs are not there."""
+"""Why LiveKit's other RPCs are not there; "": all others of a service."""
 
 _CODES: Final[Mapping[int, str]] = {
     400: "invalid_argument",
@@ -116,7 +130,7 @@ async def call(request: web.Request) -> web.Response:
     """Calls an RPC; every refusal of the server becomes a Twirp error."""
     named = (request.match_info["service"], request.match_info["method"])
     if named not in RPCS:
-        absent = ABSENT.get(named)
+        absent = ABSENT.get(named) or ABSENT.get((named[0], ""))
         code = "bad_route" if absent is None else "unimplemented"
         return _error(code, absent or "this server has no such RPC")
     try:
@@ -138,7 +152,8 @@ async def _answered(
     said = await rpc(service, _parsed(shape, kind, await request.read()))
     if kind == PROTOBUF:
         return web.Response(body=said.SerializeToString(), content_type=PROTOBUF)
-    return web.Response(text=json_format.MessageToJson(said, indent=None), content_type=JSON)
+    body = json_format.MessageToJson(said, indent=None).encode()
+    return web.Response(body=body, content_type=JSON)
 
 
 async def _authenticated(request: web.Request, operation: Operation) -> tuple[Caller, Grants]:
@@ -182,4 +197,6 @@ def _refused(error: MediaServerError) -> web.Response:
 
 
 def _error(code: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.json_response({"code": code, "msg": message}, status=_STATUS[code], headers=headers)
+    # without a charset, which LiveKit's JS SDK does not take for JSON
+    body = json.dumps({"code": code, "msg": message}).encode()
+    return web.Response(body=body, status=_STATUS[code], content_type=JSON, headers=headers)

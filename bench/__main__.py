@@ -14,6 +14,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "call": "bench.call.__main__:main",
     "fuzz": "bench.fuzz:main",
     "rooms": "bench.rooms.__main__:main",
+    "rooms-words": "bench.rooms.words:main",
     "store": "bench.store:main",
     "peers": "bench.peers.__main__:main",
     "post": "bench.post:main",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 from pipeline.agent import AgentReport
 from pipeline.latency import TurnLatency
@@ -100,6 +101,9 @@ class SessionObserver:
     """The observer of a conversation, called at once on the event loop: methods return immediately and never
     raise. The methods of this base class do nothing."""
 
+    follows_words: ClassVar[bool] = False
+    """Whether `agent_speaking` is called."""
+
     def turn_completed(self, turn: TurnRecord) -> None:
         """Takes an exchange that is over: heard to its end, or interrupted."""
 
@@ -110,8 +114,8 @@ class SessionObserver:
         """Takes the interim transcript of the caller's turn; `transcript_added` has the final one."""
 
     def agent_speaking(self, text: str, now: float) -> None:
-        """Takes words of the agent as the caller begins to hear them; more words of the utterance may
-        follow."""
+        """Takes the words of the agent's utterance that the caller has begun to hear, each time when there
+        are more."""
 
     def do_not_call(self, reason: str, now: float) -> None:
         """Takes the caller's request not to be called again: the number goes on the company's do-not-call

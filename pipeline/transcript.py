@@ -15,6 +15,11 @@ from pipeline.speech import SpokenWord
 _CHARACTERS_PER_S: Final = 14.0  # of English and Arabic speech, for an incomplete text without word times
 _SLOWEST_CHARACTERS_PER_S: Final = 11.0
 
+_PAUSES: Final = ",;:.?!"
+_PAUSE: Final = 3
+"""A pause in characters. With it, and without the silence at the end, words placed by length are 166 and not
+348 ms (p95 of 157 words) from where espeak-ng says them."""
+
 
 class Role(StrEnum):
     """The party that an entry of the transcript belongs to."""
@@ -92,13 +97,13 @@ def placed_words(
 
 
 def _spread(written: Sequence[str], *, samples: int, by_speed: float) -> tuple[SpokenWord, ...]:
-    total = sum(len(word) + 1 for word in written)
-    per_character = samples / total if samples and total else by_speed
+    lengths = [len(word) + 1 + (_PAUSE if samples and word[-1] in _PAUSES else 0) for word in written]
+    per_character = samples / sum(lengths) if samples and written else by_speed
     placed: list[SpokenWord] = []
     characters = 0
-    for word in written:
+    for word, length in zip(written, lengths, strict=True):
         start = round(characters * per_character)
-        characters += len(word) + 1
+        characters += length
         placed.append(SpokenWord(word, start, round(characters * per_character)))
     return tuple(placed)
 

@@ -61,7 +61,7 @@ def measure() -> list[dict[str, float]]:
         with subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
             try:
                 url = f"http://127.0.0.1:{port}"
-                asyncio.run(_ready(url))
+                asyncio.run(ready(url))
                 client = [sys.executable, "-m", "bench.rooms.join_client", url, AGENT, KEY]
                 done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=120)
             finally:
@@ -70,7 +70,8 @@ def measure() -> list[dict[str, float]]:
     return joins
 
 
-async def _ready(url: str) -> None:
+async def ready(url: str) -> None:
+    """Returns when the server at `url` is ready."""
     async with aiohttp.ClientSession() as http, asyncio.timeout(60):
         while True:
             try:

@@ -27,7 +27,10 @@ AGENT_STATES: Mapping[str, str] = {
 
 
 class RoomCaptions(SessionObserver):
-    """Shows a conversation to everybody in `room`; `record` keeps its turns and its transcript."""
+    """Shows a conversation to everybody in `room`, the agent's words as they are heard; `record` keeps its
+    turns and its transcript."""
+
+    follows_words = True
 
     def __init__(self, room: Room, record: SessionObserver) -> None:
         self.speaking: Callable[[float], Participant | None] = lambda now: None
@@ -55,7 +58,7 @@ class RoomCaptions(SessionObserver):
         self._say(Role.CALLER, text, now, final=False)
 
     def agent_speaking(self, text: str, now: float) -> None:
-        """Sends the words that the agent begins to speak to the room."""
+        """Sends the words of the agent that have begun to be heard to the room."""
         self._say(Role.AGENT, text, now, final=False)
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
@@ -64,8 +67,11 @@ class RoomCaptions(SessionObserver):
         self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
 
     def turn_completed(self, turn: TurnRecord) -> None:
-        """Records the turn and sends its latency to the room."""
+        """Records the turn and sends its latency to the room. Words of an interrupted agent that nobody heard
+        to their half are in no transcript, and are taken back."""
         self._record.turn_completed(turn)
+        if turn.interrupted and Role.AGENT in self._open:
+            self._say(Role.AGENT, "", self._loop.time(), final=True, interrupted=True)
         if turn.latency is not None:
             self._room.turn_taken(turn.latency.voice_to_voice_ms, self._loop.time())
 

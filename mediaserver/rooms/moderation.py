@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
-from mediaserver.errors import NotConfigured, NotFound, TooMany, Unavailable
+from mediaserver.calls.transfers.transfer import ANSWER_S
+from mediaserver.errors import Conflict, NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.registry import RoomRegistry
-from mediaserver.rooms.sip_participant import call_in, new_identity
+from mediaserver.rooms.sip_participant import call_in, new_identity, phone_participant
 from sip.errors import SipError
 
 UNKNOWN_PARTICIPANT = "Participant not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a telephone is shown in a room. `identity`: "" for one that is made up."""
+
+    identity: str = ""
+    name: str = ""
+    metadata: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Moderation:
@@ -21,25 +35,23 @@ class Moderation:
         self._room_registry = room_registry
         self._outbound_legs = outbound_legs
 
-    async def call_in(
-        self, opened: OpenRoom, number: str, *, name: str = "", identity: str = ""
-    ) -> Participant:
+    async def call_in(self, opened: OpenRoom, number: str, shown: Shown) -> Participant:
         """Dials a number and adds it to a room as a participant, by the rules for calls of the room's agent.
-        `identity`: "" for one that is made up. Returns while the call is being set up: the participant's
-        attributes show its state. Raises `DialRefused`, `TooMany`, `RoomError` and its kinds, `Unavailable`,
-        `NotConfigured`."""
+        Returns while the call is being set up: the participant's attributes show its state. Raises
+        `DialRefused`, `TooMany`, `RoomError` and its kinds, `Unavailable`, `NotConfigured`."""
         if self._outbound_legs is None:
             raise NotConfigured("Service not configured")
         self._room_registry.check_open()
         route = await self._outbound_legs.route(opened.request.agent_id, number)
-        identity = identity or new_identity()
+        identity = shown.identity or new_identity()
         if identity in opened.dialling:  # the same request again: nobody is called twice
             raise RoomError("that identity is being called")
         opened.dialling.add(identity)
         try:
-            sip_participant = await call_in(
-                opened.room, self._outbound_legs, route, name=name, identity=identity
-            )
+            phone = phone_participant(route.number, name=shown.name, identity=identity)
+            phone.metadata = shown.metadata
+            phone.attributes.update(shown.attributes)
+            sip_participant = await call_in(opened.room, self._outbound_legs, route, phone)
         except LinesBusy as busy:
             raise TooMany(str(busy)) from None
         except (SipError, OSError) as error:
@@ -55,6 +67,27 @@ class Moderation:
         )
         sip_participant.follow()
         return sip_participant.participant
+
+    async def transfer(self, opened: OpenRoom, identity: str, number: str) -> None:
+        """Has the carrier of a telephone in a room connect it with `number`, by the rules for calls of the
+        room's agent; returns when the telephone has left the room for it. Raises `DialRefused`, `NotFound`,
+        `Conflict` where the carrier does not or the telephone is not on the line, `NotConfigured`."""
+        if self._outbound_legs is None:
+            raise NotConfigured("Service not configured")
+        participant = opened.room.participants.get(identity)
+        phone = opened.sip_participants.get(participant.sid) if participant is not None else None
+        if phone is None:
+            raise NotFound(UNKNOWN_PARTICIPANT)
+        route = await self._outbound_legs.route(opened.request.agent_id, number)
+        if route.transfer == "bridge":
+            raise Conflict("The trunk of the room's agent has its carrier transfer no calls")
+        limit_s = route.agent.transfer_ring_s + ANSWER_S
+        try:
+            attempt = await phone.refer(self._outbound_legs, route, limit_s=limit_s)
+        except RoomError as error:
+            raise Conflict(str(error)) from None
+        if not attempt.served:
+            raise Conflict(f"The carrier did not transfer the call: {attempt.outcome}")
 
     async def remove(self, opened: OpenRoom, identity: str) -> None:
         """Removes the participant `identity` from the room. Raises `NotFound`, also for the agent, which

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
-from mediaserver.rooms.participant import Participant
+from mediaserver.rooms.agent_methods import methods_of
+from mediaserver.rooms.participant import AGENT_NAME, Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
-from mediaserver.rooms.room import LeaveReason, Room
+from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from pipeline.leg import Leg
@@ -29,8 +30,9 @@ class JoinGrant:
 
 
 @dataclass(slots=True)
-class OpenRoom:
-    """A room on this node with its bridge, its participants and its conversation."""
+class OpenRoom(RoomObserver):
+    """A room on this node with its bridge, its participants and its conversation. Nobody hears whom the
+    server has muted."""
 
     room: Room
     company_id: str
@@ -42,6 +44,17 @@ class OpenRoom:
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.room.observe(self)
+        self.room.methods.update(methods_of(self.room, self.bridge))
+        self.room.agent.attributes[AGENT_NAME] = self.agent_id
+
+    def participant_changed(self, participant: Participant, now: float) -> None:
+        """Mutes the participant in the bridge, or no longer, as the server wants it."""
+        leg = self.participant_legs.get(participant.sid)
+        if leg is not None:
+            self.bridge.mute(leg, participant.silenced)
 
     @property
     def agent_id(self) -> str:

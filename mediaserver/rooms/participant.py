@@ -18,6 +18,9 @@ from mediaserver.rooms.errors import RoomError
 AGENT_STATE = "lk.agent.state"
 """The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
 
+AGENT_NAME = "lk.agent.name"
+"""The attribute by which LiveKit's server SDKs find the agent that was asked for."""
+
 MAX_ATTRIBUTES_BYTES = 64 * 1024
 """The most bytes of keys and values together, LiveKit's limit: every change goes to every participant."""
 
@@ -55,6 +58,13 @@ def new_sid(prefix: str) -> str:
     return f"{prefix}_{base64.b32encode(secrets.token_bytes(8)).decode().rstrip('=')[:12]}"
 
 
+def check_description(metadata: str, attributes: Mapping[str, str]) -> None:
+    """Raises `RoomError` for metadata or attributes above `MAX_ATTRIBUTES_BYTES`."""
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in attributes.items())
+    if size > MAX_ATTRIBUTES_BYTES or len(metadata.encode()) > MAX_ATTRIBUTES_BYTES:
+        raise RoomError(f"metadata and attributes are limited to {MAX_ATTRIBUTES_BYTES} bytes each")
+
+
 @dataclass(frozen=True, slots=True)
 class Permissions:
     """What a participant may do. The only source that the server accepts is the microphone."""
@@ -68,13 +78,15 @@ class Permissions:
 
 @dataclass(slots=True)
 class Track:
-    """A published microphone. `cid`: the client's own id of the track; `mid`: its section in the session
+    """A published microphone. `silenced`: muted by the server, which lets none of its sound through until its
+    owner unmutes it. `cid`: the client's own id of the track; `mid`: its section in the session
     description; `offered_as`: its id in that section, a new one in Firefox."""
 
     sid: str
     cid: str = ""
     name: str = ""
     muted: bool = False
+    silenced: bool = False
     mid: str = ""
     stream: str = ""
     offered_as: str = ""
@@ -94,8 +106,16 @@ class Participant:
     tracks: dict[str, Track] = field(default_factory=dict)
     state: ParticipantState = ParticipantState.JOINING
     joined_at_ms: int = 0
+    key_released: bool = False
+    """Whether the participant pushes to talk, and does not hold the key."""
     version: int = 0
     """Raised with every change: clients drop older updates."""
+
+    @property
+    def silenced(self) -> bool:
+        """Whether the participant may not be heard: the server has muted a track of theirs, or they push to
+        talk and do not."""
+        return self.key_released or any(track.silenced for track in self.tracks.values())
 
     def become(self, state: ParticipantState) -> None:
         """Moves to `state`. Raises `RoomError` for a transition that `NEXT_STATES` does not have."""

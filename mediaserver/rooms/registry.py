@@ -275,6 +275,7 @@ class RoomRegistry:
         opened.room.active(leg.participant, now)
         if leg not in [seat.leg for seat in opened.bridge.seats]:
             opened.bridge.add(leg, speaks=leg.participant.permissions.publish)
+            opened.bridge.mute(leg, leg.participant.silenced)
         if leg.participant.permissions.publish:
             self._begin(opened)
 

@@ -26,6 +26,7 @@ from mediaserver.rooms.participant import (
     Participant,
     ParticipantState,
     Track,
+    check_description,
     new_sid,
 )
 
@@ -228,9 +229,7 @@ class Room:
         `RoomError` above `MAX_ATTRIBUTES_BYTES`."""
         merged = {**participant.attributes, **(attributes or {})}
         merged = {key: value for key, value in merged.items() if value}
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in merged.items())
-        if size > MAX_ATTRIBUTES_BYTES or len((metadata or "").encode()) > MAX_ATTRIBUTES_BYTES:
-            raise RoomError(f"metadata and attributes are limited to {MAX_ATTRIBUTES_BYTES} bytes each")
+        check_description(metadata or "", merged)
         participant.attributes.clear()
         participant.attributes.update(merged)
         participant.name = participant.name if name is None else name
@@ -250,15 +249,20 @@ class Room:
             self.changed(participant, now)
 
     def mute(self, participant: Participant, sid: str, muted: bool, now: float) -> None:
-        """Sets whether a track is muted, by the participant or by the server."""
+        """Sets whether a track is muted, by its owner."""
         track = participant.tracks.get(sid)
         if track is not None and track.muted != muted:
-            track.muted = muted
+            track.muted, track.silenced = muted, track.silenced and muted
             self.changed(participant, now)
 
     def mute_remotely(self, participant: Participant, sid: str, now: float) -> None:
-        """Mutes a track for the server, and asks the participant's client to stop sending it."""
-        self.mute(participant, sid, True, now)
+        """Mutes a track for the server: none of its sound is let through until its owner unmutes it, whose
+        client is asked to stop sending. An unknown track is ignored."""
+        track = participant.tracks.get(sid)
+        if track is None:
+            return
+        track.muted = track.silenced = True
+        self.changed(participant, now)
         for observer in tuple(self._observers):
             observer.muted_remotely(participant, sid, now)
 

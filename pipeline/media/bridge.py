@@ -41,7 +41,8 @@ words come that late."""
 
 
 class Seat:
-    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg."""
+    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg. `muted`: silence
+    is heard in its place."""
 
     __slots__ = (
         "_bridge",
@@ -54,6 +55,7 @@ class Seat:
         "_said",
         "_said_s",
         "leg",
+        "muted",
         "speaks",
         "waiting",
     )  # fmt: skip
@@ -62,6 +64,7 @@ class Seat:
         self._bridge = bridge
         self.leg = leg
         self.speaks = speaks
+        self.muted = False
         self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed frames that the leg has not yet read
         self._held: deque[Pcm] = deque(maxlen=MAX_HELD)
         self._ready = False
@@ -82,6 +85,10 @@ class Seat:
             return self._held.popleft()
         self._ready = False
         return None
+
+    def let_through(self, frame: Pcm) -> Pcm:
+        """Gives the leg's frame, or silence for a muted leg."""
+        return np.zeros_like(frame) if self.muted else frame
 
     def measure(self, frame: Pcm, now: float) -> None:
         """Adds the frame to the leg's level, which is computed every fifth frame."""
@@ -108,6 +115,7 @@ class Seat:
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """Takes a frame of the leg into the mix, if the leg may speak (`LegListener`)."""
         if self.speaks:
+            frame = self.let_through(frame)
             self.measure(frame, now)
             self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
 
@@ -143,6 +151,7 @@ class _Direct:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         if self._seat.speaks:
+            frame = self._seat.let_through(frame)
             self._seat.measure(frame, now)
             self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
@@ -151,6 +160,21 @@ class _Direct:
 
     def leg_ended(self, reason: str, now: float) -> None:
         self._bridge.ended(self._seat, reason, now)
+
+
+class _Silent:
+    """The session's audio as silence, at the session's pace (`AudioSource`)."""
+
+    __slots__ = ("_source", "on_ready", "sent")
+
+    def __init__(self, source: AudioSource) -> None:
+        self._source = source
+        self.sent = source.sent
+        self.on_ready = source.on_ready
+
+    def read(self) -> Pcm | None:
+        frame = self._source.read()
+        return None if frame is None else np.zeros_like(frame)
 
 
 class Bridge:
@@ -164,6 +188,7 @@ class Bridge:
         self._seats: list[Seat] = []
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
+        self._source_muted = False
         self._pace: Pace | None = None
         self._why_over = "gone"  # the last leg's reason, for a session that is attached later
         self._next = 0  # position of the session's next frame
@@ -203,6 +228,17 @@ class Bridge:
         for seat in [each for each in self._seats if each.leg is leg]:
             self._seats.remove(seat)
             leg.attach(None, None)
+        self._connect()
+
+    def mute(self, leg: Leg, muted: bool) -> None:
+        """Sets whether silence is heard in place of `leg`; an unknown leg is ignored."""
+        for seat in self._seats:
+            if seat.leg is leg:
+                seat.muted = muted
+
+    def mute_source(self, muted: bool) -> None:
+        """Sets whether the legs hear silence in place of the session, whose audio goes on at its pace."""
+        self._source_muted = muted
         self._connect()
 
     def end(self, reason: str) -> None:
@@ -272,7 +308,8 @@ class Bridge:
             self._offset = None
             (seat,) = self._seats
             listener = None if self._listener is None else _Direct(self, seat, self._listener)
-            seat.leg.attach(listener or seat, self._source)
+            source = self._source
+            seat.leg.attach(listener or seat, _Silent(source) if source and self._source_muted else source)
             return
         if not self._seats:
             self._stop_mixing()
@@ -296,7 +333,7 @@ class Bridge:
         said = [(seat, frame) for seat in self._seats if (frame := seat.take()) is not None]
         for seat in self._seats:
             heard = [frame for other, frame in said if other is not seat]
-            if agent is not None:
+            if agent is not None and not self._source_muted:
                 heard.append(agent)
             if heard:
                 seat.give(mixed(heard))

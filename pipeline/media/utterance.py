@@ -9,14 +9,16 @@ from pipeline.transcript import heard_words, placed_words
 
 
 class _Piece:
-    """The text and audio of one request to a voice; `start`: index of its first sample in the utterance."""
+    """The text and audio of one request to a voice; `start`: index of its first sample in the utterance;
+    `quiet`: silent samples at its end."""
 
-    __slots__ = ("complete", "samples", "spoken", "start", "text")
+    __slots__ = ("complete", "quiet", "samples", "spoken", "start", "text")
 
     def __init__(self, text: str, start: int) -> None:
         self.text = text
         self.start = start
         self.samples = 0
+        self.quiet = 0
         self.spoken: list[SpokenWord] = []
         self.complete = False
 
@@ -56,10 +58,11 @@ class Utterance:
             self._pieces[-1].samples += samples
             self._pieces[-1].spoken.extend(words)
 
-    def end_piece(self) -> None:
-        """Marks the piece as complete: the voice has said all of its text."""
+    def end_piece(self, quiet: int = 0) -> None:
+        """Marks the piece as complete: the voice has said all of its text, then `quiet` silent samples."""
         if self._pieces:
             self._pieces[-1].complete = True
+            self._pieces[-1].quiet = min(quiet, self._pieces[-1].samples)
 
     def retract(self, samples: int) -> None:
         """Takes the last `samples` off the count, since the playout removed them."""
@@ -135,7 +138,7 @@ class Utterance:
         placed = placed_words(
             piece.text,
             piece.spoken,
-            samples=piece.samples,
+            samples=piece.samples - piece.quiet,
             rate_hz=self.rate_hz,
             complete=piece.complete,
             slowest=slowest,

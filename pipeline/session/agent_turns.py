@@ -179,7 +179,6 @@ class AgentTurns:
     def sounds(self, utterance: Utterance, now: float) -> None:
         """Notes that the caller begins to hear an utterance. The first utterance of a reply makes the
         caller's words final and ends their recognition."""
-        self._turn_log.agent_speaks(utterance.text, now)
         reply = self.reply
         if reply is None or self._turn_log.was_heard:
             return

@@ -40,6 +40,7 @@ from pipeline.session.dialogue import Dialogue
 from pipeline.session.parts import Resumption, SessionParts
 from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
+from pipeline.session.word_clock import WordClock
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.stt.fallback import of_call
@@ -84,7 +85,7 @@ class Session:
         settings = settings or SessionSettings()
         self._loop, self._leg = asyncio.get_running_loop(), leg
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
-        self._answer_detector, self._recording = answer_detector, recording
+        self._answer_detector, self._recording, self._echo = answer_detector, recording, EchoGate(leg.rate_hz)
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
         self._call_id, self._leg_reason, self._ended, self._may_listen = call_id, "", 0.0, vad is EnergyVad
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
@@ -101,7 +102,7 @@ class Session:
             detector=detector,
         )
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
-        self._echo = EchoGate(leg.rate_hz)
+        self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
         self._dialogue.playout.tap, self._dialogue.playout.line_tap = self._played, self._left
 
     async def run(self) -> SessionResult:
@@ -232,6 +233,8 @@ class Session:
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
         self._dialogue.sounded(((round(now * _NS), is_audible(frame)),))
+        if self._turn_log.words_followed:
+            self._words.played(now)
         if self._recording is not None:
             self._recording.agent(frame, now)
 
@@ -240,6 +243,8 @@ class Session:
             for frame, (sent_ns, _) in zip(frames, told, strict=True):
                 self._echo.played(frame, sent_ns / _NS)
         self._dialogue.sounded(told)
+        if self._turn_log.words_followed:
+            self._words.played(told[-1][0] / _NS)
         if self._recording is not None:
             self._recording.agent_frames(frames, told)
 

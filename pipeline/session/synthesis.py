@@ -159,7 +159,7 @@ class Synthesis:
             raise EngineError("the voice said nothing", retryable=not kept)
         if resampler.delay_samples:
             self._playout.write(resampler(np.zeros(resampler.from_hz // 100, np.int16)))
-        utterance.end_piece()
+        utterance.end_piece(sound.quiet_samples)
 
     def _write(self, utterance: Utterance, made: list[tuple[Pcm, Sequence[SpokenWord]]]) -> None:
         if self.first_chunk_s is None:

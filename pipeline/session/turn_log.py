@@ -60,6 +60,8 @@ class TurnLog:
         self.cut_short = False
         """Whether the caller interrupted the agent's last answer."""
         self._observer = observer
+        self.words_followed = observer is not None and observer.follows_words
+        """Whether the observer takes the agent's words as they are heard (`agent_speaks`)."""
         self.call_id = call_id
         self._loop = loop
         self._began = loop.time()
@@ -245,7 +247,7 @@ class TurnLog:
             self._observer.words_heard(masked(text) if self.redaction.active else text, now)
 
     def agent_speaks(self, text: str, now: float) -> None:
-        """Passes the observer an utterance of the agent that the caller begins to hear."""
+        """Passes the observer the words of an utterance that the caller has begun to hear."""
         if self._observer is not None and text:
             self._observer.agent_speaking(text, now)
 

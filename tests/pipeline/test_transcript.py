@@ -36,6 +36,11 @@ def test_without_word_times_they_are_spread_by_length() -> None:
     assert [(word.start, word.end) for word in words] == [(0, 2000), (2000, 6000)]
 
 
+def test_a_pause_at_a_comma_counts_like_letters() -> None:
+    words = placed_words("Yes, I do", [], samples=1300, rate_hz=RATE_HZ, complete=True)
+    assert [word.start for word in words] == [0, 800, 1000]
+
+
 def test_without_word_times_and_not_complete_the_usual_speed_is_taken() -> None:
     words = placed_words("hello there my friend", [], samples=100, rate_hz=RATE_HZ, complete=False)
     assert 1.0 < words[-1].end / RATE_HZ < 2.0

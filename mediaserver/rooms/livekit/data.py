@@ -2,16 +2,13 @@
 
 Packets between participants pass through unread, with the sender's identity set by the server. Packets for
 the agent are handled here: text streams and chat messages go to `Room.on_text`, RPC to `AgentRpc`.
-Transcripts are sent in both forms that the SDKs know, as segments and on the text stream topic
-`lk.transcription`."""
+Transcripts are sent by `TranscriptStreams`."""
 
 from __future__ import annotations
 
 import logging
-import secrets
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -19,6 +16,7 @@ from livekit.protocol import models
 
 from mediaserver.rooms.livekit.rpc import AgentRpc
 from mediaserver.rooms.livekit.text_streams import TextStreams
+from mediaserver.rooms.livekit.transcript_streams import TranscriptStreams
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.room import Message, Room, RoomObserver, Words
 from pipeline.net.untrusted import NotJson, read_json
@@ -28,12 +26,8 @@ log = logging.getLogger(__name__)
 RELIABLE: Final = "_reliable"
 LOSSY: Final = "_lossy"
 
-TRANSCRIPTION: Final = "lk.transcription"
 CHAT: Final = "lk.chat"
 LEGACY_CHAT: Final = "lk-chat-topic"
-
-CHUNK_BYTES: Final = 15_000
-"""The size of a stream's packets, as in the SDKs; some take no more than 16 KiB."""
 
 MAX_WAITING: Final = 128
 """The most packets that wait for the channel to open: the greeting is often said before."""
@@ -54,7 +48,7 @@ class DataLink(RoomObserver):
         self.refused = 0
         """Packets that were malformed, oversized or not permitted."""
         self.dropped = 0
-        """Packets for the client that its channel did not take."""
+        """Packets for the client that its channel did not take, or that waited for it behind too many."""
         self.on_encrypted = _unheard
         """Called for a packet to the agent that is encrypted end to end, which the agent cannot read."""
         self.rpc = AgentRpc(room, participant, self.from_agent)
@@ -62,6 +56,7 @@ class DataLink(RoomObserver):
         self._participant = participant
         self._send = send
         self._streams = TextStreams(self._text)
+        self._transcript = TranscriptStreams(self._from, lambda: self.dropped)
         self._sequence = 0
         self._open = False
         self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
@@ -150,46 +145,15 @@ class DataLink(RoomObserver):
         if self._open:
             self._deliver(body)
         else:
+            self.dropped += len(self._waiting) == MAX_WAITING
             self._waiting.append(body)
 
-    def words_spoken(self, words: Words, now: float) -> None:
-        """Sends a piece of the transcript, as a segment and on the topic `lk.transcription`."""
-        speaker = words.speaker
-        attributes = {
-            "lk.segment_id": words.segment,
-            "lk.transcription_final": "true" if words.final else "false",
-        }
-        track = next(iter(speaker.tracks), "")
-        if track:  # a participant who only writes has no track: a segment without one crashes the Rust SDK
-            attributes["lk.transcribed_track_id"] = track
-            segment = models.TranscriptionSegment(id=words.segment, text=words.text, final=words.final)
-            transcription = models.Transcription(
-                transcribed_participant_identity=speaker.identity, track_id=track, segments=[segment]
-            )
-            self.from_agent(models.DataPacket(transcription=transcription), speaker=speaker)
-        self.send_text(TRANSCRIPTION, words.text, attributes, speaker=speaker)
+    def _from(self, packet: models.DataPacket, speaker: Participant) -> None:
+        self.from_agent(packet, speaker=speaker)
 
-    def send_text(
-        self, topic: str, text: str, attributes: Mapping[str, str], *, speaker: Participant | None = None
-    ) -> None:
-        """Sends a text stream: one header, as many chunks as needed, and a trailer."""
-        stream = secrets.token_hex(8)
-        content = text.encode()
-        header = models.DataStream.Header(
-            stream_id=stream,
-            timestamp=int(time.time() * 1000),
-            topic=topic,
-            mime_type="text/plain",
-            total_length=len(content),
-            attributes=attributes,
-            text_header=models.DataStream.TextHeader(),
-        )
-        self.from_agent(models.DataPacket(stream_header=header), speaker=speaker)
-        for index, piece in enumerate(_pieces(content)):
-            chunk = models.DataStream.Chunk(stream_id=stream, chunk_index=index, content=piece)
-            self.from_agent(models.DataPacket(stream_chunk=chunk), speaker=speaker)
-        trailer = models.DataStream.Trailer(stream_id=stream)
-        self.from_agent(models.DataPacket(stream_trailer=trailer), speaker=speaker)
+    def words_spoken(self, words: Words, now: float) -> None:
+        """Sends a piece of the transcript."""
+        self._transcript.add(words)
 
     def message_sent(self, message: Message, now: float) -> None:
         """Sends another participant's message to this client if the message is addressed to it; queued until
@@ -267,15 +231,3 @@ def _legacy_text(payload: bytes) -> str:
         return ""
     text = message.get("message")
     return text if isinstance(text, str) else ""
-
-
-def _pieces(content: bytes) -> list[bytes]:
-    """Cuts UTF-8 into pieces of at most `CHUNK_BYTES`, between characters."""
-    pieces, start = [], 0
-    while start < len(content):
-        end = min(start + CHUNK_BYTES, len(content))
-        while end < len(content) and content[end] & 0xC0 == 0x80:
-            end -= 1
-        pieces.append(content[start:end])
-        start = end
-    return pieces

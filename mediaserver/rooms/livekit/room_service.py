@@ -16,7 +16,7 @@ from mediaserver.admin.access import Access
 from mediaserver.errors import Conflict, InvalidRequest, NotFound, ScopeMissing
 from mediaserver.rooms.livekit.data import MAX_PACKET_BYTES
 from mediaserver.rooms.livekit.messages import participant_info, room_info, track_info
-from mediaserver.rooms.moderation import UNKNOWN_PARTICIPANT, Moderation
+from mediaserver.rooms.moderation import UNKNOWN_PARTICIPANT, Moderation, Shown
 from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Kind, Participant, Permissions
 from mediaserver.rooms.registry import RoomRegistry
@@ -24,6 +24,7 @@ from mediaserver.rooms.room import Message
 
 UNKNOWN_TRACK: Final = "Track not found"
 _IDENTITY: Final = re.compile(r"[\w.@:+-]{1,64}", re.ASCII)
+_NUMBER: Final = re.compile(r"(?:tel:)?(?P<number>\+?[\d().\- ]{1,32})", re.ASCII)
 AGENTS_OWN: Final = "The agent's own state is not changed from outside"
 
 
@@ -88,8 +89,8 @@ class RoomService:
         return room.RemoveParticipantResponse()
 
     async def mute_published_track(self, request: room.MuteRoomTrackRequest) -> room.MuteRoomTrackResponse:
-        """Mutes a participant's microphone; the client is told to stop sending, and may unmute itself. As
-        with LiveKit's defaults, the server unmutes nobody."""
+        """Mutes a participant's microphone: nobody hears it until its owner unmutes it, whatever the client,
+        which is told to stop sending, does. As with LiveKit's defaults, the server unmutes nobody."""
         opened = self._room(request.room)
         participant = _person(opened, request.identity)
         track = participant.tracks.get(request.track_sid)
@@ -146,15 +147,13 @@ class RoomService:
         opened = self.room_registry.opened(self.access, request.room_name)
         if request.participant_identity and not _IDENTITY.fullmatch(request.participant_identity):
             raise InvalidRequest("participant_identity: letters, digits and _.@:+- only, at most 64")
-        participant = await self.moderation.call_in(
-            opened, request.sip_call_to, name=request.participant_name, identity=request.participant_identity
+        shown = Shown(
+            request.participant_identity,
+            request.participant_name,
+            request.participant_metadata,
+            dict(request.participant_attributes),
         )
-        opened.room.describe(
-            participant,
-            _now(),
-            metadata=request.participant_metadata or None,
-            attributes=dict(request.participant_attributes),
-        )
+        participant = await self.moderation.call_in(opened, request.sip_call_to, shown)
         return sip.SIPParticipantInfo(
             participant_id=participant.sid,
             participant_identity=participant.identity,
@@ -162,10 +161,31 @@ class RoomService:
             sip_call_id=f"{opened.room.name}-{participant.identity}",
         )
 
+    async def transfer_sip_participant(
+        self, request: sip.TransferSIPParticipantRequest
+    ) -> sip.TransferSIPParticipantResponse:
+        """Has the carrier connect a telephone that was called into a room with a number (REFER), by the
+        dialling rules of every call. Answers when the telephone has left the room for it."""
+        _granted(self.grants.sip_call, "sip.call")
+        self._administered(request.room_name)
+        if request.headers:
+            raise InvalidRequest("headers: a REFER carries those of the trunk only")
+        number = _NUMBER.fullmatch(request.transfer_to)
+        if number is None:
+            raise InvalidRequest('transfer_to: a number, as "tel:+15551234567" or without "tel:"')
+        opened = self.room_registry.opened(self.access, request.room_name)
+        await self.moderation.transfer(opened, request.participant_identity, number["number"])
+        return sip.TransferSIPParticipantResponse(
+            status=sip.STS_TRANSFER_SUCCESSFUL, reason=sip.STR_COMPLETED
+        )
+
     def _room(self, name: str) -> OpenRoom:
         """Returns a room for its administration."""
-        _granted(self.grants.room_admin and self.grants.room == name, f"roomAdmin of room {name!r}")
+        self._administered(name)
         return self.room_registry.opened(self.access, name)
+
+    def _administered(self, name: str) -> None:
+        _granted(self.grants.room_admin and self.grants.room == name, f"roomAdmin of room {name!r}")
 
 
 def _granted(granted: bool, name: str) -> None:

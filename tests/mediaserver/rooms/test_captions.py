@@ -7,7 +7,7 @@ import pytest
 from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant
 from mediaserver.rooms.room import Room, RoomObserver, Words
-from pipeline.result import SessionObserver
+from pipeline.result import SessionObserver, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
 
 
@@ -62,6 +62,23 @@ async def test_words_that_were_written_are_the_writers() -> None:
     captions.transcript_added(said(Role.CALLER, "Yes."))
     captions.transcript_added(said(Role.AGENT, "Fine."))
     assert [each.speaker for each in seen.words] == [bo, ann, room.agent]
+
+
+async def test_words_that_nobody_heard_to_their_half_are_taken_back() -> None:
+    captions, _, seen = opened(Participant("ann"))
+    captions.agent_speaking("Well", 1.0)
+    captions.turn_completed(turn(interrupted=False))
+    captions.turn_completed(turn(interrupted=True))
+    captions.agent_speaking("Yes", 2.0)
+    assert [(each.segment, each.text, each.final) for each in seen.words] == [
+        ("SG_1", "Well", False),
+        ("SG_1", "", True),
+        ("SG_2", "Yes", False),
+    ]
+
+
+def turn(*, interrupted: bool) -> TurnRecord:
+    return TurnRecord(1, "", "", 0.0, "", interrupted, 0, 0, None)
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,15 @@ def test_the_words_heard() -> None:
     assert heard.text == "One, two,"
 
 
+def test_words_without_times_are_not_spread_over_the_silence_at_the_end() -> None:
+    playout = Playout(RATE_HZ)
+    utterance = playout.begin()
+    utterance.begin_piece("one two six")
+    playout.write(ramp(1600))
+    utterance.end_piece(quiet=400)
+    assert [word.start for word in utterance.words()] == [0, 400, 800]
+
+
 def test_a_second_sentence_counts_from_its_own_start() -> None:
     playout = Playout(RATE_HZ)
     utterance = playout.begin()

@@ -35,6 +35,7 @@ from pipeline.media.recording import RecordingWriter
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
+from pipeline.session.word_clock import HEARD_LATER_MS
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, SpeechChunk
 from pipeline.transcript import Role
@@ -132,6 +133,55 @@ def test_words_lie_on_the_media_clock() -> None:
     assert greeting.start_ms == 0
     assert [word.text for word in greeting.words] == GREETING.text.split()
     assert greeting.words[3].start_ms == pytest.approx(900, abs=25)
+
+
+class FollowsWords(Watching):
+    """Keeps the words that the caller has begun to hear, with their moments."""
+
+    follows_words = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, float]] = []
+
+    def agent_speaking(self, text: str, now: float) -> None:
+        self.told.append((text, now))
+
+
+@pytest.mark.parametrize("has_words", [True, False])
+def test_words_are_shown_when_their_sound_begins(has_words: bool) -> None:
+    """The n-th word is a level of its own, which the leg hears."""
+    seen = FollowsWords()
+    _, leg = converse(FakeAgent([GREETING], BYE), tts=FakeTts(has_words=has_words), observer=seen)
+    words = GREETING.text.split()
+    greeting = seen.told[: len(words)]
+    assert [text for text, _ in greeting] == [" ".join(words[: end + 1]) for end in range(len(words))]
+    for number, (_, shown) in enumerate(greeting):
+        sounded = next(moment for moment, frame in leg.frames if frame.max() == 1000 + 10 * number)
+        late_s = shown - sounded - HEARD_LATER_MS / 1000
+        assert abs(late_s) < (0.021 if has_words else 0.3)  # of words of 0.3 s
+
+
+def test_words_are_cut_where_the_voice_was_cut() -> None:
+    seen = FollowsWords()
+    converse(
+        FakeAgent([LONG], BYE),
+        stt=FakeStt("stop"),
+        prepare=lambda leg: leg.says(1.5, voice(0.6)),
+        observer=seen,
+    )
+    assert seen.entries[0].interrupted
+    assert seen.entries[0].text == "one two three four five six"
+    assert [text for text, _ in seen.told if text.startswith("one")][-1] == seen.entries[0].text
+
+
+def test_nobody_who_does_not_ask_is_told_each_word() -> None:
+    class Plain(FollowsWords):
+        follows_words = False
+
+    seen = Plain()
+    converse(FakeAgent([GREETING], BYE), observer=seen)
+    assert seen.told == []
 
 
 def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() -> None:

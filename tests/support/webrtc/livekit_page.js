@@ -84,8 +84,12 @@ function watch() {
   room.on(is.LocalTrackSubscribed, () => tell('listened to'));
   for (const name of ['SignalReconnecting', 'Reconnecting', 'Reconnected']) room.on(is[name], () => tell(name));
   room.on(is.Disconnected, (reason) => tell('disconnected', { reason }));
-  room.registerTextStreamHandler('lk.transcription', async (reader, who) =>
-    tell('stream', { who: who.identity, text: await reader.readAll() }));
+  room.registerTextStreamHandler('lk.transcription', async (reader, who) => {
+    const pieces = [];
+    for await (const piece of reader) pieces.push(piece);
+    const final = reader.info.attributes['lk.transcription_final'] === 'true';
+    tell('stream', { who: who.identity, text: pieces.join(''), pieces: pieces.length, final });
+  });
   (room.registerRpcMethod ? room : room.localParticipant).registerRpcMethod('locate', async (call) =>
     JSON.stringify({ asked: call.payload, by: call.callerIdentity }));
 }

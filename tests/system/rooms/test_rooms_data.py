@@ -11,15 +11,14 @@ from livekit.protocol import models
 from mediaserver.rooms.errors import RoomError
 from mediaserver.rooms.livekit.data import (
     CHAT,
-    CHUNK_BYTES,
     LOSSY,
     MAX_WAITING,
     RELIABLE,
-    TRANSCRIPTION,
     DataLink,
 )
 from mediaserver.rooms.livekit.rpc import MAX_CALLS, MAX_PAYLOAD_BYTES, RpcCode, RpcFailed
 from mediaserver.rooms.livekit.text_streams import MAX_STREAMS, MAX_TEXT_BYTES
+from mediaserver.rooms.livekit.transcript_streams import CHUNK_BYTES, TRANSCRIPTION
 from mediaserver.rooms.participant import Kind, Participant, Permissions, Track
 from mediaserver.rooms.room import LeaveReason, Room, Words
 
@@ -31,6 +30,7 @@ class End:
         self, room: Room, identity: str = "ann", *, opened: bool = True, **permissions: bool
     ) -> None:
         self.got: list[tuple[str, models.DataPacket]] = []
+        self.full = False
         self.participant = Participant(identity, permissions=Permissions(**permissions))
         room.join(self.participant, 1.0)
         self.link = DataLink(room, self.participant, self._take)
@@ -39,6 +39,8 @@ class End:
             self.link.opened(RELIABLE)
 
     def _take(self, label: str, body: bytes) -> bool:
+        if self.full:
+            return False
         self.got.append((label, models.DataPacket.FromString(body)))
         return True
 
@@ -172,16 +174,17 @@ def test_both_sides_words_arrive_as_segments_and_as_text_streams() -> None:
     here.publish(ann.participant, Track("TR_ann", cid="mic"), 2.5)
     here.spoken(Words(ann.participant, "SG_2", "hi", final=True), 3.0)
     kinds = [packet.WhichOneof("value") for packet in ann.packets]
-    assert kinds == ["transcription", "stream_header", "stream_chunk", "stream_trailer"] * 2
+    whole = ["transcription", "stream_header", "stream_chunk", "stream_trailer"]
+    assert kinds == whole[:-1] + whole
     segment = ann.packets[0].transcription
     assert segment.transcribed_participant_identity == "agent"
     assert segment.track_id == here.agent_track.sid
     assert (segment.segments[0].id, segment.segments[0].final) == ("SG_1", False)
-    header = ann.packets[5]
+    header = ann.packets[4]
     assert (header.participant_identity, header.stream_header.topic) == ("ann", TRANSCRIPTION)
     assert header.stream_header.attributes["lk.transcription_final"] == "true"
     assert header.stream_header.attributes["lk.segment_id"] == "SG_2"
-    assert [packet.sequence for packet in ann.packets] == list(range(1, 9))
+    assert [packet.sequence for packet in ann.packets] == list(range(1, 8))
     assert {packet.participant_sid for packet in ann.packets} == {here.agent.sid}
 
 
@@ -198,9 +201,10 @@ def test_the_words_of_somebody_without_a_microphone_are_a_text_stream_alone() ->
 
 
 def test_a_long_text_is_cut_between_characters() -> None:
-    ann = End(room())
+    here = room()
+    ann = End(here)
     text = "x" + "ä" * CHUNK_BYTES
-    ann.link.send_text(CHAT, text, {})
+    here.spoken(Words(ann.participant, "SG_1", text, final=True), 2.0)
     chunks = [each.stream_chunk for each in ann.packets if each.HasField("stream_chunk")]
     assert len(chunks) > 2
     assert "".join(each.content.decode() for each in chunks) == text
@@ -220,9 +224,74 @@ def test_what_is_said_before_the_channel_opens_waits_for_it() -> None:
     assert kinds == ["transcription", "stream_header", "stream_chunk", "stream_trailer", "user"]
     late = End(here, "late", opened=False)
     for number in range(MAX_WAITING):
-        late.link.send_text(CHAT, str(number), {})
+        here.spoken(Words(bob.participant, f"SG_{number}", str(number), final=True), 3.0)
     late.link.opened(RELIABLE)
     assert len(late.packets) == MAX_WAITING
+    assert late.link.dropped == 2 * MAX_WAITING
+
+
+def test_the_agents_words_are_one_stream_that_grows_with_the_voice() -> None:
+    here = room()
+    ann = End(here)
+    for text in ("Good", "Good morning.", "Good morning. How"):
+        here.spoken(Words(here.agent, "SG_1", text, final=False), 2.0)
+    late = End(here, "late")
+    whole = "Good morning. How are you?"
+    here.spoken(Words(here.agent, "SG_1", whole, final=True), 3.0)
+    segments = [each.transcription.segments[0] for each in ann.packets if each.HasField("transcription")]
+    assert [(each.text, each.final) for each in segments] == [
+        ("Good", False),
+        ("Good morning.", False),
+        ("Good morning. How", False),
+        (whole, True),
+    ]
+    assert streams(ann) == [(["Good", " morning.", " How", " are you?"], "false", "true")]
+    assert streams(late) == [([whole], "true", "")]
+
+
+def test_words_that_the_voice_did_not_end_are_replaced() -> None:
+    here = room()
+    ann = End(here)
+    here.spoken(Words(here.agent, "SG_1", "Your order will", final=False), 2.0)
+    here.spoken(Words(here.agent, "SG_1", "Your order", final=True, interrupted=True), 2.1)
+    here.spoken(Words(here.agent, "SG_2", "Fine.", final=False), 4.0)
+    here.spoken(Words(here.agent, "SG_2", "Fine.", final=True), 4.5)
+    assert streams(ann) == [
+        (["Your order will"], "false", ""),
+        (["Your order"], "true", ""),
+        (["Fine."], "false", "true"),
+    ]
+
+
+def test_a_channel_that_was_full_gets_the_whole_text_at_the_end() -> None:
+    here = room()
+    ann = End(here)
+    here.spoken(Words(here.agent, "SG_1", "Your", final=False), 2.0)
+    ann.full = True
+    here.spoken(Words(here.agent, "SG_1", "Your order", final=False), 2.2)
+    ann.full = False
+    here.spoken(Words(here.agent, "SG_1", "Your order is", final=False), 2.4)
+    here.spoken(Words(here.agent, "SG_1", "Your order is here.", final=True), 2.6)
+    assert streams(ann)[-1] == (["Your order is here."], "true", "")
+
+
+def streams(end: End) -> list[tuple[list[str], str, str]]:
+    """The text streams of transcripts that an end got: chunks, and `lk.transcription_final` of header and
+    trailer."""
+    found: dict[str, tuple[list[str], str, str]] = {}
+    for packet in end.packets:
+        if packet.HasField("stream_header"):
+            header = packet.stream_header
+            found[header.stream_id] = [], header.attributes["lk.transcription_final"], "open"
+        elif packet.HasField("stream_chunk"):
+            chunk = packet.stream_chunk
+            assert chunk.chunk_index >= len(found[chunk.stream_id][0])
+            found[chunk.stream_id][0].append(chunk.content.decode())
+        elif packet.HasField("stream_trailer"):
+            trailer = packet.stream_trailer
+            chunks, first, _ = found[trailer.stream_id]
+            found[trailer.stream_id] = chunks, first, trailer.attributes.get("lk.transcription_final", "")
+    return list(found.values())
 
 
 def request(method: str, payload: str = "", *, version: int = 1, to: str = "agent") -> models.DataPacket:

@@ -74,7 +74,9 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
     assert finals[1:] == [("ann", "yes"), (agent, "Thank you. Goodbye.")]
     streams = {(each["who"], each["text"]) for each in events(sdk, "stream")}
     assert set(finals) <= streams
-    assert any(not each["final"] for each in events(sdk, "segment"))
+    assert (agent, "Thank you.") in {(each["who"], each["text"]) for each in events(sdk, "segment")}
+    (goodbye,) = [each for each in events(sdk, "stream") if each["text"] == "Thank you. Goodbye."]
+    assert goodbye["attributes"]["lk.transcription_final"] == "true"
     assert {"event": "speakers", "who": [agent]} in sdk.events
     async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
         call = await response.json()

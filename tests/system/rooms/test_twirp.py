@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,19 @@ import jwt
 import pytest
 from aiohttp.test_utils import TestClient
 from livekit import api
-from livekit.protocol import models
+from livekit.protocol import agent_dispatch, connector, egress, ingress, models, room, sip
 
+from api.twirp import RPCS
+from mediaserver.rooms.livekit.signalling import Signalling
+from mediaserver.rooms.participant import MAX_ATTRIBUTES_BYTES, Permissions
+from mediaserver.rooms.room import RoomObserver
+from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCallRequest
+from pipeline.audio import Pcm
+from pipeline.leg import Leg
 from tests.support.node.node import KEY, Node, Site, bearer, node_of_module
+from tests.support.paths import ROOT
+from tests.support.sip.referring_carrier import notifies, referring_carrier, refuses, tells_nothing
 from tests.support.sip.transfers import DESK, LISTENS, WEB_KEY, telephones, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.sdk import sdk_client
@@ -26,7 +36,8 @@ sites: list[Site] = []
 
 
 def write(directory: Path) -> Site:
-    sites.append(write_transfer_site(directory))
+    site = write_transfer_site(directory)
+    sites.append(site.add('[[trunk]]\nid = "desk-carrier"', 'transfer = "auto"'))
     return sites[-1]
 
 
@@ -86,12 +97,52 @@ async def test_the_server_sdk_administers_a_room(web: Node) -> None:
         await until(lambda: told_ann in ann.events)
         await sdk.room.send_data(api.SendDataRequest(room=name, data=b"from the server", topic="news"))
         assert (await ann.event("data"))["text"] == "from the server"
-        room = await sdk.room.update_room_metadata(
+        changed = await sdk.room.update_room_metadata(
             api.UpdateRoomMetadataRequest(room=name, metadata="shop 7")
         )
-        assert room.metadata == "shop 7"
+        assert changed.metadata == "shop 7"
         await sdk.room.remove_participant(me)
         assert (await ann.event("disconnected"))["reason"] == models.PARTICIPANT_REMOVED
+
+
+async def test_nobody_hears_whom_the_server_muted_until_the_owner_unmutes(
+    web: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is not told, like one that does not do as it is told."""
+    monkeypatch.setattr(Signalling, "muted_remotely", RoomObserver.muted_remotely)
+    server, client = web
+    name, token = invited(web)
+    listener = server.room_registry.mint(
+        Grant(room=name, identity="bob", permissions=Permissions(publish=False))
+    )
+    url = f"ws://127.0.0.1:{client.port}"
+    async with (
+        livekit(client) as sdk,
+        sdk_client(url=url, token=token, tone=440) as ann,
+        sdk_client(url=url, token=listener, publish=False) as bob,
+    ):
+        sid = (await ann.event("microphone"))["sid"]
+        await bob.event("subscribed")
+        opened = server.room_registry._rooms[name]
+        leg = next(each for each in opened.participant_legs.values() if each.participant.identity == "ann")
+        loud: list[bool] = []
+
+        def tap(said: Sequence[tuple[Leg, Pcm]], position: int, now: float) -> None:
+            loud.extend(bool(frame.any()) for each, frame in said if each is leg)
+
+        opened.bridge.tap = tap
+        await until(lambda: loud[-25:].count(True) == 25)
+        await sdk.room.mute_published_track(
+            api.MuteRoomTrackRequest(room=name, identity="ann", track_sid=sid, muted=True)
+        )
+        packets = leg.audio.receiver.packets
+        await until(lambda: loud[-25:].count(False) == 25)
+        await until(lambda: leg.audio.receiver.packets > packets + 100)
+        assert not any(loud[-75:])
+        ann.tell(mute=True)
+        ann.tell(mute=False)
+        await until(lambda: loud[-25:].count(True) == 25)
+        await sdk.room.delete_room(api.DeleteRoomRequest(room=name))
 
 
 async def test_the_server_sdk_calls_a_telephone_into_a_room_and_ends_the_room(web: Node) -> None:
@@ -118,6 +169,87 @@ async def test_the_server_sdk_calls_a_telephone_into_a_room_and_ends_the_room(we
         async with asyncio.timeout(10):
             await call.ended()
         await until(lambda: name not in server.room_registry)
+
+
+MAY_GO, MAY_NOT, SILENT = "+14155550177", "+14155550178", "+14155550179"
+"""Telephones whose carrier follows a REFER, refuses it, and says nothing of what became of it."""
+
+
+async def test_the_server_sdk_transfers_a_telephone(web: Node) -> None:
+    _, client = web
+    name, token = invited(web)
+    carriers = {MAY_GO: notifies, MAY_NOT: refuses(603), SILENT: tells_nothing}
+    async with (
+        referring_carrier(sites[-1].carrier, carriers) as carrier,
+        livekit(client) as sdk,
+        sdk_client(url=f"ws://127.0.0.1:{client.port}", token=token, tone=440) as ann,
+    ):
+        await ann.event("microphone")
+        for number in carriers:
+            wanted = api.CreateSIPParticipantRequest(
+                sip_call_to=number, room_name=name, participant_identity=number
+            )
+            await sdk.sip.create_sip_participant(wanted)
+            up = {"event": "attributes", "changed": {"sip.callStatus": "active"}, "who": number}
+            await until(lambda up=up: up in ann.events)  # type: ignore[misc]
+
+        async def transferred(number: str, to: str = f"tel:{DESK}") -> Any:
+            request = api.TransferSIPParticipantRequest(
+                room_name=name, participant_identity=number, transfer_to=to
+            )
+            return await sdk.sip.transfer_sip_participant(request)
+
+        async def refused(number: str, to: str = DESK) -> str:
+            with pytest.raises(api.ServerError) as error:
+                await transferred(number, to)
+            return str(error.value.code)
+
+        assert (await transferred(MAY_GO)).status == sip.STS_TRANSFER_SUCCESSFUL
+        assert carrier.call_to(MAY_GO).referred == [f"<sip:{DESK}@127.0.0.1:{sites[-1].carrier}>"]
+        await until(lambda: {"event": "left", "who": MAY_GO} in ann.events)
+        assert await refused(MAY_GO) == "not_found"
+        assert await refused(MAY_NOT) == "failed_precondition"
+        assert await refused(MAY_NOT, "+4930123456") == "invalid_argument"
+        assert await refused(MAY_NOT, "sip:desk@elsewhere.example") == "invalid_argument"
+        waiting = asyncio.create_task(transferred(SILENT))
+        await until(lambda: bool(carrier.call_to(SILENT).referred))
+        assert await refused(SILENT) == "failed_precondition"
+        assert len(carrier.call_to(SILENT).referred) == 1
+        assert {"event": "left", "who": MAY_NOT} not in ann.events
+        waiting.cancel()
+        await sdk.room.delete_room(api.DeleteRoomRequest(room=name))
+
+
+async def test_nobody_is_called_for_a_participant_that_cannot_be(web: Node) -> None:
+    name, token = invited(web)
+    url = f"ws://127.0.0.1:{web[1].port}"
+    async with (
+        telephones(sites[-1]) as people,
+        livekit(web[1]) as sdk,
+        sdk_client(url=url, token=token) as ann,
+    ):
+        await ann.event("microphone")
+        for description in (
+            {"participant_metadata": "x" * (MAX_ATTRIBUTES_BYTES + 1)},
+            {"participant_attributes": {"note": "x" * MAX_ATTRIBUTES_BYTES}},
+        ):
+            with pytest.raises(api.ServerError) as refused:
+                await sdk.sip.create_sip_participant(
+                    api.CreateSIPParticipantRequest(sip_call_to=DESK, room_name=name, **description)
+                )
+            assert refused.value.code == "invalid_argument"
+        assert people.calls == {}
+        await sdk.sip.create_sip_participant(
+            api.CreateSIPParticipantRequest(
+                sip_call_to=DESK,
+                room_name=name,
+                participant_metadata="m",
+                participant_attributes={"seat": "4"},
+            )
+        )
+        await people.answered(DESK)
+        assert list(people.calls) == [DESK]
+        await sdk.room.delete_room(api.DeleteRoomRequest(room=name))
 
 
 async def test_a_number_that_may_not_be_dialled_is_refused(web: Node) -> None:
@@ -172,6 +304,20 @@ async def test_what_is_not_there_says_so(web: Node) -> None:
     code, body = await asked(client, "ListRooms", {"names": 7}, token)
     assert (code, body["code"]) == (400, "invalid_argument")
     assert (await asked(client, "ListRooms", {}, token))[0] == 200
+
+
+@pytest.mark.parametrize("module", [room, sip, egress, ingress, agent_dispatch, connector])
+async def test_every_rpc_of_livekit_is_there_or_says_why_not(web: Node, module: Any) -> None:
+    token = api.AccessToken(*await pair(web[1])).to_jwt()
+    table = (ROOT / "docs" / "livekit.md").read_text().partition("## The server API")[2]
+    for service in module.DESCRIPTOR.services_by_name.values():
+        for method in service.methods:
+            assert re.search(rf"\b{method.name}\b", table), method.name
+            path = f"/twirp/{service.full_name}/{method.name}"
+            async with web[1].post(path, json={}, headers=bearer(token)) as answer:
+                said = await answer.json()
+            there = (service.full_name, method.name) in RPCS
+            assert (said["code"] == "unimplemented") is not there, method.name
 
 
 async def test_people_who_are_in_no_room_get_no_data(web: Node) -> None:
