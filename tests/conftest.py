@@ -19,6 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
 from bench.support.virtual_clock import VirtualLoop
+from tests.support.compile_sources import compile_sources
 from tests.support.node.store import ENGINES, Clock, on_engine
 from tests.support.paths import ROOT
 
@@ -112,11 +113,12 @@ def parts_of(item: pytest.Item) -> set[str]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes() -> None:
-    """Compiles the kernels once, before the processes of a parallel run start."""
-    subprocess.run(
-        [sys.executable, "-m", "mediaserver.compile_kernels"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
-    )
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Compiles the kernels once, and meanwhile the sources, before the processes of a parallel run start."""
+    command = [sys.executable, "-m", "mediaserver.compile_kernels"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as compiling:
+        compile_sources(config)
+    assert compiling.returncode == 0
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,7 +26,8 @@ CallStatus = Literal[
 class Model(BaseModel):
     """A JSON object with exactly the named fields."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    # Built when first used, which is not while the server starts.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Word(Model):

@@ -14,7 +14,7 @@ from api.schemas.base import CallStatus, Silence, SipReport, TranscriptLine, Tur
 class EventData(BaseModel):
     """What every event tells of its call. `metadata` is that of the request that placed the call."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(defer_build=True, extra="allow")
 
     callTaskId: str
     agentId: str
@@ -86,7 +86,7 @@ class TransferredData(EventData):
 class TurnData(EventData, Turn):
     """One exchange, as `turns` of the call has it."""
 
-    model_config = ConfigDict(extra="allow", frozen=False)
+    model_config = ConfigDict(defer_build=True, extra="allow", frozen=False)
     silences: list[Silence] = Field(default_factory=list)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mediaserver.models.files import MANIFEST
 from pipeline.engines.local_weights import sha256_of
 from pipeline.errors import EngineMissing
-from pipeline.stt.faster_whisper import check_model
+from pipeline.stt.whisper.weights import check_model
 
 USUAL: Final = (Path("models"), Path("var/models"))
 """The directories in which models are looked for besides the server's data directory."""

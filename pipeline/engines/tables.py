@@ -34,7 +34,13 @@ RESOLVED: Final[Mapping[str, Any]] = {"resolved": True}
 class Table(BaseModel):
     """A table of the file: unknown keys are errors, values do not change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=False,
+        defer_build=True,  # a table in another is built with that one, others when first read
+    )
 
 
 class EngineTable(Table):

@@ -45,6 +45,7 @@ from pipeline.stt.whisper.rules import (
     row_window_s,
     voiced_s,
 )
+from pipeline.stt.whisper.weights import check_model
 from pipeline.stt.whisper.wire import Decoded
 from pipeline.text.fold import plain_words
 
@@ -59,8 +60,6 @@ COMPUTE_TYPE: Final = "int8"
 LONGEST_WINDOW_S: Final = 30
 PARTIAL_S: Final = 0.3
 
-_FILES = ("model.bin", "config.json", "tokenizer.json")
-_VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 _SHORTEST_S = 0.1
 
 LATE_S: Final = 1.0
@@ -288,23 +287,6 @@ class _FileRecognizer:
 def local_directory() -> str:
     """Gives the directory of the weights by pip, after a check of every file. Raises `EngineMissing`."""
     return str(whole_files(WHISPER)["model.bin"].parent)
-
-
-def check_model(directory: Path) -> None:
-    """Checks the files of a model's directory. Raises `EngineMissing`, which names the missing ones.
-
-    Without the check the library would download: the model when the directory does not exist, another model's
-    tokenizer when tokenizer.json is missing.
-    """
-    if not directory.is_dir():
-        raise EngineMissing(
-            f"no Whisper model: {directory} is not a directory (a CTranslate2 model goes there)"
-        )
-    missing = [name for name in _FILES if not (directory / name).is_file()]
-    if not any((directory / name).is_file() for name in _VOCABULARIES):
-        missing.append(_VOCABULARIES[0])
-    if missing:
-        raise EngineMissing(f"the Whisper model in {directory} lacks {', '.join(missing)}")
 
 
 def _base(language: str) -> str:

@@ -89,9 +89,9 @@ def test_a_voice_detector_that_is_not_installed_is_told_by_check(site: Site, tmp
 
 
 def test_no_command_imports_numba_before_it_knows_where_kernels_are_kept() -> None:
-    """numba reads NUMBA_CACHE_DIR, which follows server.data_dir, when imported. `models` reads no file."""
+    """numba reads NUMBA_CACHE_DIR, which follows server.data_dir, when imported."""
     code = "import sys\nfrom mediaserver.__main__ import COMMANDS, main\n" + (
-        "for each in COMMANDS.keys() - {'models'}:\n"
+        "for each in COMMANDS:\n"
         "    main.get_command(None, each)\n"
         "    if 'numba' in sys.modules: sys.exit(each)"
     )
