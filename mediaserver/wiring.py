@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mediaserver.admission import descriptors
 from mediaserver.engine_pool.auto import Choosing
@@ -32,6 +33,7 @@ from mediaserver.settings import (
 from mediaserver.settings.agent import AUTO
 from pipeline import registry
 from pipeline.audio.other_vads import voice_detector
+from pipeline.engines.tables import Table
 from pipeline.errors import EngineMissing, SettingsRefused
 from pipeline.net.egress import EgressPolicy
 from pipeline.settings import SessionSettings
@@ -40,6 +42,8 @@ from sip import endpoint
 from sip.client_tls import VERSIONS, ClientTlsSettings
 from sip.sdp.security import Srtp
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
+
+PartSettings = TypeVar("PartSettings", endpoint.EndpointSettings, SessionSettings, SipTrunkSettings)
 
 
 def engines_of(settings: Settings) -> Engines:
@@ -78,46 +82,27 @@ def agent_choice(agent: AgentSettings) -> AgentChoice:
 def session_settings(agent: AgentSettings) -> SessionSettings:
     """Returns the timing of an agent's conversations."""
     session = agent.session
-    return SessionSettings(
+    return _handed_on(
+        SessionSettings,
+        session,
         language=agent.language,
-        endpoint_ms=session.endpoint_ms,
-        eot_threshold=session.eot_threshold,
         eot_action_delay_ms=session.action_delay_ms,
         eot_timeout_ms=session.timeout_ms,
-        duck_ms=session.duck_ms,
-        hush_ms=session.hush_ms,
-        barge_in_ms=session.barge_in_ms,
-        rescue=session.rescue,
         words=agent.words,
         pronunciation=agent.pronunciation,
-        reprompt_s=session.reprompt_s,
-        max_reprompts=session.max_reprompts,
-        max_fillers=session.max_fillers,
-        max_failures=session.max_failures,
-        max_duration_s=session.max_duration_s,
         filler=standard(Phrase.FILLER, agent.language),
         retry=standard(Phrase.RETRY, agent.language),
         apology=agent.apology,
         goodbye=standard(Phrase.GOODBYE, agent.language),
-        record_masked=session.record_masked,
     )
 
 
 def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
     """Returns where the SIP endpoint listens. Raises `LocalError` for a certificate that cannot be used."""
-    return endpoint.EndpointSettings(
-        udp=settings.udp,
-        tcp=settings.tcp,
-        tls=settings.tls,
+    return _handed_on(
+        endpoint.EndpointSettings,
+        settings,
         rtp_ports=split_ports(settings.rtp_ports),
-        public_address=settings.public_address,
-        max_calls=settings.max_calls,
-        media_threads=settings.media_threads,
-        trace=settings.trace,
-        dns=settings.dns,
-        user_agent=settings.user_agent,
-        ban_after=settings.ban_after,
-        ban_s=settings.ban_s,
         never_ban=tuple(map(str, settings.never_ban)),
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
@@ -126,36 +111,23 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
 
 def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
     """A trunk as the phone takes it."""
-    return SipTrunkSettings(
-        id=settings.id,
-        uri=settings.uri,
-        caller_id=settings.caller_id,
-        username=settings.username,
+    return _handed_on(
+        SipTrunkSettings,
+        settings,
         password=reveal(settings.password),
         register=settings.register_,
         allow_from=tuple(str(network) for network in settings.allow_from),
-        called_number_headers=settings.called_number_headers,
-        identity=settings.identity,
-        caller_name=settings.caller_name,
         public_address=settings.public_address or "",
-        withhold_number=settings.withhold_number,
-        accept_register=settings.accept_register,
-        accept_refer=settings.accept_refer,
-        codecs=settings.codecs,
-        symmetric_rtp=settings.symmetric_rtp,
         srtp=Srtp(settings.srtp),
-        session_expires_s=settings.session_expires_s,
-        ring_timeout_s=settings.ring_timeout_s,
-        failover_s=settings.failover_s,
         tls=_client_tls(settings),
-        options_ping_s=settings.options_ping_s,
         outbound_proxy=settings.outbound_proxy or "",
-        follow_redirects=settings.follow_redirects,
-        media_timeout_s=settings.media_timeout_s,
-        reliable_provisional=settings.reliable_provisional,
-        backup_uris=settings.backup_uris,
-        inband_dtmf=settings.inband_dtmf,
     )
+
+
+def _handed_on(kind: type[PartSettings], table: Table, **converted: Any) -> PartSettings:
+    """Makes the settings of a part: `converted`, and each other field that `table` has by the same name."""
+    shared = {each.name for each in fields(kind)} & type(table).model_fields.keys() - converted.keys()
+    return kind(**{name: getattr(table, name) for name in shared}, **converted)
 
 
 def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
