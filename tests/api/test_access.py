@@ -181,3 +181,21 @@ async def test_the_servers_key_manages_a_named_company_and_places_no_calls(world
         assert (said.status, await said.json()) == (404, {"error": "Company not found"})
     answer = await ask(client, ("post", "/api/v1/calls/outbound"), world.things, SERVER_KEY)
     assert (answer.status, json.loads(answer.text)) == (400, {"error": "API key missing company information"})
+
+
+async def test_a_search_finds_what_the_key_is_for_and_nothing_else(world: World) -> None:
+    agent_id, number = world.things["agentId"], world.things["phoneNumber"]
+    for query in (
+        "",
+        f"phoneNumber={number}",
+        f"phoneNumber={number[-4:]}",
+        f"agentId={agent_id}",
+        "name=bo",
+    ):
+        found = {}
+        for who, key in (("acme", KEY), *world.keys.items()):
+            async with world.client.get(f"/api/v1/calls?{query}", headers=bearer(key)) as answer:
+                assert answer.status == 200
+                found[who] = {call["agentId"] for call in (await answer.json())["calls"]}
+        assert agent_id in found["acme"], query
+        assert agent_id not in found["agent"] | found["other"], query

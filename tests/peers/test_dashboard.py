@@ -236,6 +236,7 @@ async def test_a_failed_call_says_why_in_one_sentence(world: World) -> None:
     outcome = await world.page.run("document.getElementById('outcome').textContent")
     assert outcome.startswith("It failed before anybody answered: the carrier could not be reached")
     assert await world.page.run("document.querySelectorAll('#rungs button').length") > 0
+    assert await world.page.run("document.getElementById('timeline').hidden") is True
 
 
 async def test_nothing_that_strangers_write_is_run(world: World) -> None:

@@ -83,7 +83,7 @@ function momentsLane(lane, story, span, { seek, tell }) {
   ];
   for (const [name, note, items] of lanes) {
     if (items.length) lane("still", name, note, items.map((each) => h("button", {
-      class: "at", type: "button", "data-tone": each.tone, vars: span(each.from, each.to), title: each.text, "aria-label": `${clock(each.from, 1)}, ${each.text}`,
+      class: "at", type: "button", "data-tone": each.tone, vars: span(each.from, each.to), title: each.text, "aria-label": `${each.name}, at ${clock(each.from, 1)}: ${each.text}`,
       onclick: () => { seek(each.from); tell(clock(each.from, 1), each.text); },
     }, said(each.name))));
   }

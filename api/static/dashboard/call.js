@@ -34,6 +34,7 @@ async function load() {
 function show(call, trace) {
   story = told(call, trace, peaks?.duration);
   head(call);
+  at("timeline").hidden = !call.answeredAt; // there is no conversation to lay on it
   wave = drawAxis(axis, story, { seek, tell, tellTurn });
   over = h("div", { class: "over" }, h("div", { class: "hair", hidden: true }), h("div", { class: "head-line" }));
   axis.append(over);
@@ -106,7 +107,8 @@ function transcript(call) {
   });
   at("transcript").replaceChildren(...lines.map((each) => each.node));
   at("unsaid").hidden = lines.length > 0;
-  at("unsaid").textContent = call.answeredAt && FINAL.has(call.status) ? "Nothing was said, or what was said was erased or its time is over." : "Nothing has been said yet.";
+  const unsaid = call.answeredAt ? "Nothing was said, or what was said was erased or its time is over." : "Nobody answered, so nothing was said.";
+  at("unsaid").textContent = FINAL.has(call.status) ? unsaid : "Nothing has been said yet.";
   const spoken = (role) => story.lines.filter((line) => line.role === role).reduce((sum, line) => sum + line.to - line.from, 0);
   const [caller, agent] = [spoken("caller"), spoken("agent")];
   at("share").textContent = caller + agent ? `${call.turns.length} turns · caller ${Math.round((100 * caller) / (caller + agent))} %, agent ${Math.round((100 * agent) / (caller + agent))} %` : "";

@@ -41,7 +41,7 @@ function wanted() {
 // One page of the API looks at so many calls; the list asks on until it has enough to show, or stops to say how far.
 async function more() {
   const mine = (asking += 1);
-  at("more").hidden = true;
+  at("further").hidden = true;
   let found = 0;
   for (let pages = 0; pages < PAGES && found < ENOUGH; pages += 1) {
     at("count").textContent = shown ? `${shown} and looking…` : "Looking…";
@@ -58,7 +58,7 @@ async function more() {
   at("count").textContent = `${shown}${cursor ? " so far" : ""}`;
   at("none").hidden = shown > 0;
   at("none").textContent = cursor ? "None so far; older calls were not looked at yet." : form.matches(":focus-within") || [...wanted()].length ? "No call fits these filters." : "There are no calls yet.";
-  at("more").hidden = !cursor;
+  at("further").hidden = !cursor;
 }
 
 async function search() {
