@@ -15,7 +15,8 @@ COPY sip sip
 ARG EXTRAS=""
 RUN /opt/mediaserver/bin/pip install --no-cache-dir ".${EXTRAS}" \
     && /opt/mediaserver/bin/pip uninstall --yes --quiet pip setuptools \
-    && find /opt/mediaserver -type d -name tests -path '*/site-packages/*' -prune -exec rm -rf {} +
+    && find /opt/mediaserver -type d -path '*/site-packages/*' \
+        \( -name tests -o -path '*/phonenumbers/geodata' \) -prune -exec rm -rf {} +
 # Kernels for the processor that builds; on another one, the first start compiles its own (15 s) into the volume.
 RUN NUMBA_CACHE_DIR=/opt/mediaserver/kernels /opt/mediaserver/bin/mediaserver compile
 COPY config/image/entrypoint /opt/mediaserver/bin/entrypoint

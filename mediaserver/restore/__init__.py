@@ -1,1 +1,1 @@
-"""Recovery after a database was restored from a copy: what this node dialled since the copy was made."""
+"""Copies of what a node keeps, made and put back, and what this node dialled since a copy was made."""

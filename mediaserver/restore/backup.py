@@ -71,8 +71,8 @@ def back_up(server: ServerSettings, into: Path, *, recordings: bool) -> Copied:
 
 def put_back(server: ServerSettings, copy: Path) -> Copied:
     """Puts the copy `copy` in place of the database at `server.database`. On SQLite the one that is there is
-    moved aside, to a folder in `data_dir`. Raises `LocalError`: for one that a server has open, and a copy of
-    another engine."""
+    moved aside, to a folder in `data_dir`; so is another key. Raises `LocalError`: for one that a server has
+    open, and a copy of another engine."""
     data_dir = Path(server.data_dir)
     source = copy / (DUMP if is_postgres(server.database) else DATABASE)
     if not source.is_file():
@@ -83,8 +83,7 @@ def put_back(server: ServerSettings, copy: Path) -> Copied:
             _run("pg_restore", server.database, ["--clean", "--if-exists", "--no-owner", "-1", str(source)])
         else:
             _replace_database(sqlite_path(server.database, data_dir), source, data_dir)
-        if (copy / SECRET).is_file():
-            _copy(copy / SECRET, data_dir / SECRET)
+        _replace_secret(data_dir, copy / SECRET)
         count = _copy_all(copy / private.RECORDINGS, data_dir / private.RECORDINGS)
     return Copied(source, count, lost_notes=not any(_files(data_dir / NOTES)))
 
@@ -113,13 +112,28 @@ def _copy_database(server: ServerSettings, data_dir: Path, into: Path) -> Path:
 def _replace_database(database: Path, source: Path, data_dir: Path) -> None:
     if database.exists():
         _check_alone(database)
-        aside = data_dir / f"before-restore-{time.time_ns() // 1_000_000}"
-        aside.mkdir(mode=private.FOLDER_MODE)
+        aside = _folder_aside(data_dir)
         for part in (f"{database.name}-wal", f"{database.name}-shm", database.name):
             with contextlib.suppress(FileNotFoundError):
                 database.with_name(part).rename(aside / part)
     _copy(source, database)
     _sync(database.parent)
+
+
+def _replace_secret(data_dir: Path, source: Path) -> None:
+    """Puts the copy's key back; another one that is there is moved aside with what it opens."""
+    there = data_dir / SECRET
+    if not source.is_file() or (there.is_file() and there.read_bytes() == source.read_bytes()):
+        return
+    if there.is_file():
+        there.rename(_folder_aside(data_dir) / SECRET)
+    _copy(source, there)
+
+
+def _folder_aside(data_dir: Path) -> Path:
+    aside = data_dir / f"before-restore-{time.time_ns()}"
+    aside.mkdir(mode=private.FOLDER_MODE)
+    return aside
 
 
 def _check_alone(database: Path) -> None:

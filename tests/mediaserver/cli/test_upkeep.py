@@ -144,3 +144,26 @@ def test_a_copy_of_nothing_leaves_nothing(tmp_path: Path) -> None:
     done = mediaserver("backup", "--config", site.path, "--to", tmp_path / "copy")
     assert (done.returncode, "there is no database" in done.stderr) == (1, True)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("copy")]
+
+
+async def test_what_a_copy_replaces_is_moved_aside_with_its_key(tmp_path: Path) -> None:
+    site, copy = write_site(tmp_path), tmp_path / "copy"
+    async with running(site):
+        pass
+    done = await asyncio.to_thread(mediaserver, "backup", "--config", site.path, "--to", copy)
+    assert done.returncode == 0, done.stderr
+    (site.data_dir / "secret.key").write_bytes(b"another")
+    done = await asyncio.to_thread(mediaserver, "restore", "--config", site.path, "--from", copy, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert (site.data_dir / "secret.key").read_bytes() == (copy / "secret.key").read_bytes()
+    aside = {path.name for folder in site.data_dir.glob("before-restore-*") for path in folder.iterdir()}
+    assert aside == {"mediaserver.db", "secret.key"}
+    async with running(site) as (_, client), client.get("/readyz") as answer:
+        assert answer.status == 200
+
+
+def test_a_copy_that_is_none_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    done = mediaserver("restore", "--config", site.path, "--from", tmp_path / "none", "--yes")
+    assert (done.returncode, "there is no such copy" in done.stderr) == (1, True)
+    assert not site.data_dir.exists()
