@@ -22,6 +22,9 @@ _ATTENUATION_DB: Final = 80.0
 # channel pass, and aliases lie above 3.4 kHz.
 _PASS: Final = 0.85
 _STOP: Final = 1.15
+KEPT: Final = 32
+"""Filters that are kept, up to 200 kB each: a voice's server names the rate of each answer."""
+
 _LOWEST_HZ: Final = 4000
 _HIGHEST_HZ: Final = 192000
 _MAX_PHASES: Final = 1000  # 44100 to 48000 Hz has 160; a ratio with more makes too long a filter
@@ -38,7 +41,7 @@ class _Filter:
     delay: int
 
 
-@functools.cache
+@functools.lru_cache(KEPT)
 def _design(from_hz: int, to_hz: int) -> _Filter:
     for rate_hz in (from_hz, to_hz):
         if not _LOWEST_HZ <= rate_hz <= _HIGHEST_HZ:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.audio import Pcm
-from pipeline.audio.resample import Resampler, resample
+from pipeline.audio.resample import KEPT, Resampler, _design, resample
 
 PAIRS = [
     (8000, 16000),
@@ -140,3 +140,10 @@ def test_nothing_in_is_nothing_out() -> None:
 def test_an_impossible_rate_is_refused_by_name(from_hz: int, to_hz: int) -> None:
     with pytest.raises(ValueError, match=r"Hz"):
         Resampler(from_hz, to_hz)
+
+
+def test_ever_other_rates_fill_no_memory() -> None:
+    """A voice's server names the rate of each of its answers."""
+    for rate_hz in range(12_000, 24_000, 120):
+        Resampler(rate_hz, 24_000)
+    assert _design.cache_info().currsize <= KEPT
