@@ -61,7 +61,7 @@ serve: .venv/.local .venv/.demo .venv/.kernels
 
 test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
-		tshark /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
+		tshark systemd-analyze=systemd /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data
 

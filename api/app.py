@@ -9,6 +9,7 @@ from api import (
     calls,
     dashboard,
     health,
+    live_events,
     livekit,
     personal_data,
     rooms,
@@ -62,8 +63,11 @@ def build(server: Server) -> web.Application:
     app.add_routes(twirp.routes)
     app.add_routes(talk_page.routes)
     app.add_routes(dashboard.routes)
+    app[live_events.LINES] = live_events.Lines()
+    app.add_routes(live_events.routes)
     app[health.DESCRIBING] = health.Describing(app)
     app.cleanup_ctx.append(node_proxy.connections)
+    app.on_shutdown.append(live_events.end)
     app.on_response_prepare.append(whip.open_to_pages)
     app.on_response_prepare.append(headers.describe)
     return app

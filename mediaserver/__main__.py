@@ -1,5 +1,5 @@
-"""The command line: `mediaserver serve | compile | check | doctor | explain | call | bench | keys | backup |
-restore | migrate | models | demo`.
+"""The command line: `mediaserver init | serve | compile | check | doctor | explain | call | bench | keys |
+backup | restore | migrate | models | demo`.
 
 Commands are imported when they are used: `mediaserver check` does not load what only a server needs.
 """
@@ -20,6 +20,7 @@ from mediaserver.settings import Settings
 from mediaserver.telemetry import logging as logs
 
 COMMANDS: Mapping[str, str] = {
+    "init": "mediaserver.cli.init:init",
     "serve": "mediaserver.__main__:serve",
     "compile": "mediaserver.cli.kernels:compile_",
     "check": "mediaserver.cli.admin:check",

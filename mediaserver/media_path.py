@@ -1,16 +1,16 @@
 """The path of a frame through the server, in and out, with the rates and delays that it has for one agent.
 
 ```
-phone  socket ► the media plane (order, decoder, frames: pipeline.plane) ► Heard ┐
-web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ┤
-       Session ► Recording, AnswerDetector, EchoGate, AudioInput (VAD, Foreground, STT) ──► Dialogue ► Turns
-                                                                             agent ◄───────────────────┘
+phone  socket ► the media plane (order, decoder, frames, VAD, echo: pipeline.plane) ► Heard ┐ many at once
+web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ─┤
+       Session ► Recording, AnswerDetector, AudioInput (Foreground, STT) ► Dialogue ► Turns
+                 web: EchoGate, VAD                                           agent ◄─────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
-phone  the media plane (gain, encoder) ► socket     each frame that left: EchoGate, Recording
-web    OpusSender ► OpusEncoder ► SecureLink
+phone  the media plane (gain, encoder, echo) ► socket     what left, many at once: Recording
+web    OpusSender ► OpusEncoder ► SecureLink              each frame that left: EchoGate, Recording
 ```
 
-A frame passes by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
+Frames pass by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
 names the function that the frame enters, which may be a compiled one; a test sends frames through real legs
 and a real `Session`, and compares the functions visited with these lists. Figures are read from the
 constants and settings in use."""
@@ -18,7 +18,7 @@ constants and settings in use."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.opus import OpusEncoder
 from pipeline.audio.other_vads import DETECTORS
 from pipeline.audio.resample import Resampler
+from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.endpointing import detector, policy
 from pipeline.endpointing.detector import EndOfTurnDetector
@@ -45,7 +46,7 @@ from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
 from pipeline.plane import codecs as plane_codecs
 from pipeline.plane import frames as plane_frames
-from pipeline.plane import receive, rows, send, step
+from pipeline.plane import hearing, receive, rows, send, step
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.send import FRAME_NS, SLOT_NS
 from pipeline.session import audio_input, synthesis
@@ -132,8 +133,18 @@ def phone_in(codec: Codec, trunk: TrunkSettings, made: MadeOf) -> Iterator[Stage
     yield Stage(step.take, "a datagram, from the far end's address alone", clock_hz, (tick,))
     yield Stage(receive.receive, "source, order, a packet to PCM, losses concealed", rate_hz, (missing, most))
     yield Stage(kernels.dtmf_step, "keys as tones in the audio", rate_hz, when=digits)
-    yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
-    yield from heard(rate_hz, made, placed=made.agent.direction == "outbound")
+    own = DETECTORS[made.choice.vad] is EnergyVad
+    if own:
+        tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
+        yield Stage(
+            hearing.notice, "voice, the agent's own voice coming back", rate_hz, (tail, *_voice_times())
+        )
+        late = constant("silence is handed on after, at most", audio_input, "IDLE_FRAMES")
+        length = replace(length, meaning="length of each")
+        yield Stage(Heard.pass_on, "frames on the far end's clock, many at once", rate_hz, (length, late))
+    else:
+        yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
+    yield from heard(rate_hz, made, placed=made.agent.direction == "outbound", by_line=own)
 
 
 def web_in(made: MadeOf) -> Iterator[Stage]:
@@ -147,32 +158,44 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
     yield Stage(OpusReceiver.packet, "source, order, Opus to PCM, losses concealed", rate_hz, (missing, most))
     yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
     yield Stage(Bridge.place, "one person straight through, several mixed", rate_hz, (kept,))
-    yield from heard(rate_hz, made, placed=False)
+    yield from heard(rate_hz, made, placed=False, by_line=False)
 
 
-def heard(rate_hz: int, made: MadeOf, *, placed: bool) -> Iterator[Stage]:
-    """Yields the stages of a frame in the conversation. `placed`: the server placed the call."""
+def heard(rate_hz: int, made: MadeOf, *, placed: bool, by_line: bool) -> Iterator[Stage]:
+    """Yields the stages of a frame in the conversation. `placed`: the server placed the call; `by_line`: the
+    leg has looked for voice and echo."""
     timing = Timing(made)
-    vad = audio_input.VAD
-    yield Stage(Session.audio_received, "a 20 ms frame of the leg", rate_hz)
+    enters = Session.frames_received if by_line else Session.audio_received
+    yield Stage(enters, "20 ms frames of the leg", rate_hz)
     if made.agent.session.recording:
-        yield Stage(Recording.caller, "left channel, written by a thread", rate_hz)
+        written = Recording.caller_frames if by_line else Recording.caller
+        yield Stage(written, "left channel, written by a thread", rate_hz)
     if placed:
         yield Stage(AnswerDetector.push, "answering machine, hold music, tones", rate_hz)
-    tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
-    yield Stage(EchoGate.is_echo, "the agent's own voice coming back", rate_hz, (tail,))
     preroll = constant("kept for the recogniser from before the voice", audio_input, "PREROLL_MS")
-    yield Stage(AudioInput.push, "pre-roll, silence on the media clock", rate_hz, (preroll,))
-    begins = Figure("voice begins after", vad.min_on_ms, "ms", f"{audio_input.__name__}.VAD.min_on_ms")
-    ends = Figure("voice ends after", vad.hang_ms, "ms", f"{audio_input.__name__}.VAD.hang_ms")
-    yield Stage(DETECTORS[made.choice.vad].push, "voice activity", rate_hz, (begins, ends))
-    yield Stage(Foreground.is_background, "a voice behind the caller's", rate_hz)
+    if by_line:
+        yield Stage(AudioInput.take, "pre-roll, silence on the media clock", rate_hz, (preroll,))
+        yield Stage(Foreground.is_behind, "a voice behind the caller's", rate_hz, when="a voice")
+    else:
+        tail = constant("looked for, after the agent's last frame", echo_gate, "TAIL_S")
+        yield Stage(EchoGate.is_echo, "the agent's own voice coming back", rate_hz, (tail,))
+        yield Stage(AudioInput.push, "pre-roll, silence on the media clock", rate_hz, (preroll,))
+        yield Stage(DETECTORS[made.choice.vad].push, "voice activity", rate_hz, _voice_times())
+        yield Stage(Foreground.is_background, "a voice behind the caller's", rate_hz)
     changed = "the voice begins, lasts or ends"
     lowered = (timing("agent lowered after", "duck_ms"), timing("agent silenced after", "barge_in_ms"))
     yield Stage(Dialogue.heard, "what changed", 0, lowered, when=changed)
     names = behind(made.choice.stt.name, made.choice.stt_fallback)
     yield Stage(FallbackListening.push, names, rate_hz, _heard_at(made), when="the caller speaks")
     yield Stage(Turns.receive, "turn-taking: an event in, actions out", when=changed)
+
+
+def _voice_times() -> tuple[Figure, Figure]:
+    vad, source = audio_input.VAD, f"{audio_input.__name__}.VAD"
+    return (
+        Figure("voice begins after", vad.min_on_ms, "ms", f"{source}.min_on_ms"),
+        Figure("voice ends after", vad.hang_ms, "ms", f"{source}.hang_ms"),
+    )
 
 
 # From the caller's last word to the agent's first -----------------------------------------------------------
@@ -225,8 +248,14 @@ def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
     yield Stage(Outgoing.say, "sent at once after silence", rate_hz, (ahead, lead))
     done = f"PCM to {codec.name} at the volume of the moment, a packet of silence too"
     yield Stage(send.packet_due, done, codec.clock_rate_hz, _every())
-    yield Stage(Playout.left, "what has left", rate_hz)
-    yield from left(rate_hz, made)
+    own = DETECTORS[made.choice.vad] is EnergyVad
+    if own:
+        yield Stage(hearing.played, "compared with what comes back", rate_hz)
+    yield Stage(Playout.catch_up, "what was heard, to the sample, many at once", rate_hz)
+    if not own:
+        yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
+    if made.agent.session.recording:
+        yield Stage(Recording.agent_frames, "right channel, written by a thread", rate_hz)
 
 
 def web_out(made: MadeOf) -> Iterator[Stage]:

@@ -28,6 +28,7 @@ from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.calls.call_api import CallApi
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
+from mediaserver.calls.live_events import LiveEvents
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
 from mediaserver.calls.signalling.traces import CallTraces
@@ -106,6 +107,7 @@ class Server:
         key = reveal(settings.server.recordings_key)
         self.sealed_files = SealedFiles(key) if key else None
         self.directory = Directory(settings)
+        self.live_events = LiveEvents()
         self._call_api: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
@@ -320,6 +322,7 @@ class Server:
             outbound_legs=legs,
             traces=traces,
             note_dial=_up(self._recollection).note,
+            live_events=self.live_events,
         )
 
     def _run_dispatch(self, store: Store, calls: LiveCalls) -> None:

@@ -38,6 +38,7 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("get", f"{_V1}/calls/{{callTaskId}}/trace"): ("getTrace", "Calls"),
     ("get", f"{_V1}/calls/{{callTaskId}}/trace.pcap"): ("getTraceFile", "Calls"),
     ("get", f"{_V1}/calls/{{callTaskId}}.pcap"): ("getPcap", "Calls"),
+    ("get", f"{_V1}/events"): ("streamEvents", "Calls"),
     ("get", f"{_V1}/batches"): ("listBatches", "Batches"),
     ("get", f"{_V1}/batches/{{batchId}}"): ("getBatch", "Batches"),
     ("post", f"{_V1}/batches/{{batchId}}/pause"): ("pauseBatch", "Batches"),

@@ -175,7 +175,8 @@ def _responses(operation: Operation, names: Names) -> Iterator[tuple[str, Any]]:
     schemas = [names[(model, "serialization")] for model in models]
     if schemas:
         schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-        content["application/json"] = {"schema": schema} | _example(models)
+        kind = "text/event-stream" if operation.streams else "application/json"
+        content[kind] = {"schema": schema} | _example(models)
     success: dict[str, Any] = {"description": "Success", "headers": _headers(operation)}
     yield str(operation.status), success | ({"content": content} if content else {})
     if operation.ranges:

@@ -44,9 +44,10 @@ class Operation:
 
     `scopes`: any one of these opens the operation; () opens it to everybody. `about`: COMPANY, the default,
     closes it to keys that are limited to certain agents. The server's admin key names the company with
-    `?company=`. `media`: content types of a success beside JSON. `ranges`: whether Range is served.
-    `body_type`: content type of the body. `key_optional`: a key is read where there is one, though `scopes`
-    is (). `headers`: the request headers that the handler reads, with descriptions."""
+    `?company=`. `media`: content types of a success beside JSON. `streams`: `answer` comes again and again,
+    as server-sent events. `ranges`: whether Range is served. `body_type`: content type of the body.
+    `key_optional`: a key is read where there is one, though `scopes` is (). `headers`: the request headers
+    that the handler reads, with descriptions."""
 
     summary: str
     answer: type[BaseModel] | UnionType | None = None
@@ -59,6 +60,7 @@ class Operation:
     about: About = About.COMPANY
     status: int = 200
     media: tuple[str, ...] = ()
+    streams: bool = False
     ranges: bool = False
     errors: tuple[int, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.schemas import base, calls, data, managed, speech, traces
+from api.schemas import base, calls, data, live, managed, speech, traces
 from api.schemas.events import DATA, ENVELOPES
 
 _AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -383,6 +383,13 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
     calls.TokenView: _JOINING,
     calls.LivekitKeyView: {"apiKey": "key_5f2a9c41d0b7e683", "apiSecret": "9f0c…"},
+    live.LiveEvent: {
+        "type": "call.words",
+        "at": _LATER,
+        "callTaskId": _CALL,
+        "agentId": _AGENT,
+        "data": {"role": "caller", "text": "yes", "startMs": 2210, "endMs": 2650, "interrupted": False},
+    },
     base.CallPage: {"calls": [_LISTED], "cursor": None},
     base.CallReport: _REPORT,
     base.HangupResponse: {"success": True, "data": {"callTaskId": _CALL, "outcome": "requested"}},

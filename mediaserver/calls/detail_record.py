@@ -21,6 +21,9 @@ from pipeline.transcript import TranscriptEntry
 
 log = logging.getLogger(__name__)
 
+_SHOWN = ("role", "text", "startMs", "endMs", "interrupted")
+"""What of a line of the transcript is shown to whoever watches the call."""
+
 _OWN_CAUSES = frozenset({EndReason.SILENCE, EndReason.MAX_DURATION, EndReason.ENGINE_ERROR})
 """Ends of the conversation that the leg reports as a normal hang-up; the API reports these."""
 
@@ -108,11 +111,14 @@ class CallDetailRecord(SessionObserver):
         if sip_call_id:
             told["sip_call_id"] = sip_call_id
         log.info("call placed" if direction == "outbound" else "call received", extra=self.fields() | told)
+        name = self.claim.variables.get("name") or self.sip.get("displayName") or ""
+        self._show("call.started", direction=direction, phoneNumber=self.claim.phone_number, name=name)
 
     def picked_up(self) -> None:
         """Logs that the call was answered."""
         self._answered_at_ms = self.now_ms()
         log.info("call answered", extra=self.fields())
+        self._show("call.answered")
 
     def finish(self, outcome: Outcome, direction: str) -> None:
         """Counts the call, logs its end and writes its outcome through the journal."""
@@ -127,6 +133,10 @@ class CallDetailRecord(SessionObserver):
             "answered_ms": max(0, ended_at_ms - self._answered_at_ms) if self._answered_at_ms else 0,
         }
         log.info("call ended", extra=self.fields() | told)
+        disposition = outcome.analysis.get("disposition") or ""
+        self._show(
+            "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
+        )
         store, outcome = self._services.store, replace(outcome, sip=self.sip)
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 
@@ -143,6 +153,7 @@ class CallDetailRecord(SessionObserver):
         self.turns.append(data)
         if turn.latency is not None:
             self._services.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
+            self._show("call.turn", turn=turn.number, latencyMs=turn.latency.voice_to_voice_ms)
         if turn.interrupted:
             self._services.metrics.interruptions.inc()
         self.tell("turn.completed", data)
@@ -157,7 +168,18 @@ class CallDetailRecord(SessionObserver):
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Appends an entry to the call's transcript."""
-        self.transcript += [entry_data(each) for each in self._entries([entry])]
+        lines = [entry_data(each) for each in self._entries([entry])]
+        self.transcript += lines
+        for line in lines:
+            self._show("call.words", **{name: line[name] for name in _SHOWN})
+
+    def state_changed(self, state: str, now: float) -> None:
+        """Shows the state of turn-taking to whoever watches."""
+        self._show("call.state", state=state)
+
+    def _show(self, kind: str, **data: Any) -> None:
+        if self._services.live_events.heard:
+            self._services.live_events.tell(kind, self.claim, self.now_ms(), data)
 
     # Redaction ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mediaserver.calls.journal import Journal
+from mediaserver.calls.live_events import LiveEvents
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
@@ -41,6 +42,7 @@ class CallServices:
     sealed_files: SealedFiles | None = None  # by which recordings are encrypted; None: they are not
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
+    live_events: LiveEvents = field(default_factory=LiveEvents)  # tells whoever watches the calls
     traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
 

@@ -96,6 +96,15 @@ def calling_code(region: str) -> str:
     return str(phonenumbers.country_code_for_region(region))
 
 
+def country_of(number: str) -> str:
+    """Returns the country (ISO 3166) of an E.164 number: of "+14155550100" "US"."""
+    parsed = _parse(number, None)
+    region = phonenumbers.region_code_for_number(parsed) if parsed is not None else None
+    if region is None and parsed is not None and parsed.country_code is not None:
+        region = phonenumbers.region_code_for_country_code(parsed.country_code)
+    return region or ""
+
+
 def check_number_format(value: str) -> str:
     """Returns a trunk's `number_format`. Raises ValueError unless it is digits around {e164} or
     {national}."""

@@ -20,7 +20,7 @@ from pipeline.text.fold import folded, plain_words
 PAGE_LIMIT = 200
 """The most calls on a page."""
 
-EXAMINED = 5_000
+EXAMINED = 2_000
 EXAMINED_FOR_WORDS = 1_000
 """The most calls that one page looks at; a transcript is longer than the rest of a row."""
 

@@ -48,6 +48,7 @@ class RoomCaptions(SessionObserver):
 
     def state_changed(self, state: str, now: float) -> None:
         """Sets the agent's attribute `lk.agent.state`."""
+        self._record.state_changed(state, now)
         shown = AGENT_STATES.get(state)
         if shown is not None and self._room.agent.attributes.get(AGENT_STATE) != shown:
             self._room.describe(self._room.agent, now, attributes={AGENT_STATE: shown})

@@ -65,6 +65,16 @@ class Foreground:
         self._hang = 0
 
     @property
+    def loud_dbov(self) -> float:
+        """The level from which on a voiced frame is the caller's, whatever else is so."""
+        known = self._frames >= _KNOWN_FRAMES
+        return max(self._noise_dbov, self._level_dbov - ASIDE_MARGIN_DB if known else _NONE_DBOV)
+
+    def pass_over(self, frames: int) -> None:
+        """Takes so many frames that are unvoiced."""
+        self._hang = max(0, self._hang - frames)
+
+    @property
     def stands_out(self) -> bool:
         """Whether the caller is more than 13 dB above a known noise, so that the audio's pitch is that of the
         caller's voice."""
@@ -74,10 +84,13 @@ class Foreground:
     def is_background(self, frame: Pcm, *, voiced: bool, over_agent: bool = False) -> bool:
         """Whether `frame` (20 ms of int16) is background speech; False until the caller's level is known,
         unless the frame is as quiet as rejected noise. `over_agent`: the agent speaks."""
-        if not voiced:
-            self._hang -= self._hang > 0
+        return self.is_behind(kernels.rms_dbfs(frame) if voiced else None, over_agent=over_agent)
+
+    def is_behind(self, level_dbov: float | None, *, over_agent: bool) -> bool:
+        """The same by the level of a frame; None: it is unvoiced."""
+        if level_dbov is None:
+            self.pass_over(1)
             return False
-        level_dbov = kernels.rms_dbfs(frame)
         if level_dbov < self._noise_dbov:
             self._noise_dbov -= _FORGET_DB
             self._hang -= self._hang > 0

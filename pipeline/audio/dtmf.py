@@ -17,6 +17,10 @@ from pipeline.audio.levels import amplitude
 KEYS: Final = "123A456B789C*0#D"
 """The sixteen digits, row by row: rows of 697, 770, 852, 941 Hz, columns of 1209, 1336, 1477, 1633 Hz."""
 
+TONE_MS: Final = 160
+"""Time after a DTMF digit in which audio is taken for the digit's tone: some RFC 4733 senders leave the tone
+in the audio, and an in-band tone goes on after the 40 ms that recognise the digit."""
+
 _RAMP_MS: Final = 2  # without a ramp a tone begins with a click
 
 

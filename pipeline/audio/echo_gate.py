@@ -21,10 +21,12 @@ from pipeline.audio import FRAME_MS, LINE_RATES_HZ, Pcm, frame_samples, kernels
 TAIL_S: Final = 0.6
 """Seconds after the last played frame in which an echo may arrive."""
 
-_EXPLAINED: Final = 0.5
+EXPLAINED: Final = 0.5
+"""Share of a frame above which it is taken for echo."""
+
 _COARSE: Final = kernels.ECHO_COARSE
 _COARSE_HZ: Final = _COARSE * 1000 // FRAME_MS
-_REALIGN: Final = 3 * _COARSE
+REALIGN: Final = 3 * _COARSE
 """Distance of a frame from its expected position, in samples at 2 kHz, above which there was a gap (silence
 or loss); a shorter distance is jitter."""
 
@@ -42,7 +44,7 @@ class EchoGate:
         if rate_hz not in LINE_RATES_HZ:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
         size = frame_samples(rate_hz)
-        self._taps = np.concatenate((_low_pass(size // kernels.ECHO_FINE), _low_pass(size // _COARSE)))
+        self._taps = thinning_taps(rate_hz)
         self._far, self._near = np.zeros((2, self._taps.size + 2 * size), np.float32)
         stretch = max(size, kernels.ECHO_LAGS + _COARSE)
         self._played, self._heard = np.zeros((2, kernels.ECHO_THINNED + stretch), np.float32)
@@ -61,7 +63,7 @@ class EchoGate:
             self._begin(now)
         self._played_at = now
         due = round(now * _COARSE_HZ)
-        if abs(due - self._next_played) > _REALIGN:
+        if abs(due - self._next_played) > REALIGN:
             self._skip(due)
         kernels.echo_thin(frame, self._taps, self._far, self._played)
         kernels.echo_remember(self._rings, self._next_played, self._played)
@@ -71,13 +73,13 @@ class EchoGate:
         """Whether `frame`, received at loop time `now`, is only the echo of played audio. Call for every
         frame; False at once unless the agent has spoken within `TAIL_S`."""
         due = round(now * _COARSE_HZ)
-        position = self._next_heard if abs(due - self._next_heard) <= _REALIGN else due
+        position = self._next_heard if abs(due - self._next_heard) <= REALIGN else due
         self._next_heard = position + _COARSE
         if now - self._played_at > TAIL_S:
             return False
         kernels.echo_thin(frame, self._taps, self._near, self._heard)
         share = kernels.echo_share(self._rings, position, self._heard, self._sums, self._weights, self._state)
-        return share > _EXPLAINED
+        return share > EXPLAINED
 
     @property
     def delay_ms(self) -> int | None:
@@ -106,6 +108,12 @@ class EchoGate:
             kernels.echo_remember(self._rings, self._next_played, self._played)
             self._next_played += _COARSE
         self._next_played = due
+
+
+def thinning_taps(rate_hz: int) -> kernels.Floats:
+    """Gives the low-passes by which `kernels.echo_thin` decimates frames at `rate_hz`."""
+    size = frame_samples(rate_hz)
+    return np.concatenate((_low_pass(size // kernels.ECHO_FINE), _low_pass(size // _COARSE)))
 
 
 def _low_pass(ratio: int) -> kernels.Floats:

@@ -56,7 +56,20 @@ class VadFrame:
 
 
 # The kernel returns two bits; the four verdicts are made once, so that a frame allocates nothing.
-_VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) for bits in range(4))
+VERDICTS: Final = tuple(VadFrame(voiced=bool(bits & 1), active=bool(bits & 2)) for bits in range(4))
+
+
+def begin_energy_vad(
+    state: kernels.Floats, bands: kernels.Floats, rate_hz: int, settings: VadSettings
+) -> None:
+    """Begins the detector whose memory is `state` and `bands`, with an unknown noise floor."""
+    kernels.energy_vad_init(
+        state,
+        bands,
+        rate_hz,
+        (settings.on_db, settings.off_db, settings.quietest_dbov),
+        (settings.min_on_ms // FRAME_MS, settings.hang_ms // FRAME_MS),
+    )
 
 
 class EnergyVad:
@@ -78,18 +91,11 @@ class EnergyVad:
 
     def reset(self) -> None:
         """Restarts the detector for another stream, with an unknown noise floor."""
-        settings = self._settings
-        kernels.energy_vad_init(
-            self._state,
-            self._bands,
-            self.rate_hz,
-            (settings.on_db, settings.off_db, settings.quietest_dbov),
-            (settings.min_on_ms // FRAME_MS, settings.hang_ms // FRAME_MS),
-        )
+        begin_energy_vad(self._state, self._bands, self.rate_hz, self._settings)
 
     def push(self, frame: Pcm) -> VadFrame:
         """Takes the next frame (20 ms of int16 at `rate_hz`) and gives the verdict on it."""
-        return _VERDICTS[kernels.energy_vad_step(frame, self._state, self._bands)]
+        return VERDICTS[kernels.energy_vad_step(frame, self._state, self._bands)]
 
     @property
     def active(self) -> bool:

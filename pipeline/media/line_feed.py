@@ -5,45 +5,78 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Final
+
+import numpy as np
 
 from pipeline.audio import Pcm
-from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.incoming import Frames
+from pipeline.plane.outgoing import Left, Outgoing
 
 
 class LineFeed:
-    """The first of a playout's frames, handed to `line` ahead of their time."""
+    """The first of a playout's `frames`, handed to `line` ahead of their time; those that have left go to
+    `past`."""
 
-    __slots__ = ("_ahead", "_line")
+    __slots__ = ("_ahead", "_frames", "_line", "_past")
 
-    def __init__(self, line: Outgoing) -> None:
-        self._line = line
+    def __init__(self, line: Outgoing, frames: deque[Pcm], past: deque[Pcm]) -> None:
+        self._line, self._frames, self._past = line, frames, past
         self._ahead = 0
-        line.departed()  # what left before is another source's
+        while len(line.departed()[1]):  # what left before is another source's
+            pass
 
-    def feed(self, frames: deque[Pcm]) -> None:
-        """Hands over as many of `frames` as the line has room for."""
-        count = min(len(frames) - self._ahead, self._line.room)
+    def feed(self) -> None:
+        """Hands over as many frames as the line has room for."""
+        count = min(len(self._frames) - self._ahead, self._line.room)
         if count > 0:
-            self._line.say(list(islice(frames, self._ahead, self._ahead + count)))
+            self._line.say(list(islice(self._frames, self._ahead, self._ahead + count)))
             self._ahead += count
 
-    def departed(self) -> Sequence[tuple[Pcm, float]]:
-        """The frames that have left since this was asked before, as they sounded, and when."""
-        frames = self._line.departed()
-        self._ahead -= len(frames)
-        return frames
+    def departed(self, most: int) -> tuple[Frames, Sequence[Left]]:
+        """The next frames that have left, `most` at the most, as they sounded."""
+        frames, told = self._line.departed(most)
+        self._ahead -= len(told)
+        for _ in told:
+            self._past.append(self._frames.popleft())
+        return frames, told
 
-    def withdraw(self) -> Sequence[tuple[Pcm, float]]:
-        """Takes back what has not left. The frames that have, since `departed` was asked."""
-        self._line.withdraw()
-        frames = self._line.departed()
-        self._ahead = 0
-        return frames
+    def tell_after(self, frames: int) -> None:
+        """Wants to be told when `frames` more have left, and in time to hand over more."""
+        self._line.tell_after(frames, more=len(self._frames) > self._ahead)
 
-    def take_back(self, frames: int, queued: int) -> int:
-        """Takes back up to `frames` of the last of `queued` frames, those that have not left; how many. What
-        is before them goes on."""
-        behind = min(frames, queued - self._ahead)
+    def withdraw(self) -> None:
+        """Takes back what has not left."""
+        self._ahead -= self._line.withdraw()
+
+    def take_back(self, frames: int) -> int:
+        """Takes back up to `frames` of the last frames, those that have not left; how many. What is before
+        them goes on."""
+        behind = min(frames, len(self._frames) - self._ahead)
         back = self._line.take_back(frames - behind)
         self._ahead -= back
         return behind + back
+
+    def close(self) -> None:
+        """Gives the line to another source."""
+        self._line.tell_always()
+
+
+class NoFeed:
+    """A playout whose frames are read."""
+
+    def feed(self) -> None: ...
+    def departed(self, most: int) -> tuple[Frames, Sequence[Left]]:
+        """Gives no frames: none have left by themselves."""
+        return _NONE, ()
+
+    def tell_after(self, frames: int) -> None: ...
+    def withdraw(self) -> None: ...
+    def take_back(self, frames: int) -> int:
+        """Takes back `frames`, none of which has left by itself."""
+        return frames
+
+    def close(self) -> None: ...
+
+
+_NONE: Final[Frames] = np.empty((0, 0), np.int16)

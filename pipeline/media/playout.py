@@ -8,7 +8,6 @@ an utterance's first frame, its end, or room for a waiting writer.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,12 @@ import numpy as np
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.gain import LineVolume, Volume
 from pipeline.errors import LocalError
-from pipeline.media.line_feed import LineFeed
+from pipeline.media.line_feed import LineFeed, NoFeed
+from pipeline.media.room import NEVER, Room
 from pipeline.media.utterance import Utterance
-from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.incoming import Frames
+from pipeline.plane.outgoing import Left, Outgoing
+from pipeline.plane.rows import SENT
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
@@ -31,7 +33,7 @@ REMEMBERED_S: Final = 2.0
 """Seconds of played audio that are kept, since `release` plays a word that was cut again: no word is
 longer."""
 
-_NEVER: Final = 1 << 62
+_NS: Final = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,37 +69,34 @@ class PlayoutListener(Protocol):
 class Playout:
     """The `AudioSource` of a session: one writer, one reader, both on the event loop.
 
-    `tap`: called, where set, with every sent frame and its loop time (for the recording). `volume`: the gain
-    of the frames, for ducking.
-    """
+    `tap`: called, where set, with every sent frame and its loop time; `line_tap`: with those that left from a
+    line. `volume`: the gain of the frames, for ducking."""
 
     __slots__ = (
         "_current", "_dry", "_feed", "_frame", "_frames", "_held", "_last", "_listener", "_mark", "_open",
-        "_past", "_room", "_room_at", "_sent", "_tail", "_waiting", "_wake", "_written",
-        "rate_hz", "tap", "volume",
+        "_past", "_room", "_sent", "_tail", "_waiting", "_wake", "_written",
+        "line_tap", "rate_hz", "tap", "volume",
     )  # fmt: skip
 
     def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
         self.rate_hz = rate_hz
         self.tap: Callable[[Pcm, float], None] | None = None
+        self.line_tap: Callable[[Frames, Sequence[Left]], None] | None = None
         self._frame = frame_samples(rate_hz)
         self._listener = listener
         self._frames: deque[Pcm] = deque()
         self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
-        self._held = False
+        self._held, self._dry = False, True
         self.volume: Volume | LineVolume = Volume(rate_hz)
-        self._feed: LineFeed | None = None
+        self._feed: LineFeed | NoFeed = NoFeed()
         self._tail: Pcm = np.empty(0, np.int16)
         self._last: Pcm = self._tail
-        self._dry = True
         self._wake: Callable[[], None] | None = None
-        self._written = self._sent = 0  # frames, of all utterances
-        self._mark = _NEVER
+        self._written, self._sent, self._mark = 0, 0, NEVER  # frames, of all utterances
         self._current: Utterance | None = None
         self._open: Utterance | None = None
         self._waiting: deque[Utterance] = deque()
-        self._room: asyncio.Future[None] | None = None
-        self._room_at = _NEVER
+        self._room = Room()
 
     # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
 
@@ -105,31 +104,36 @@ class Playout:
         """Frames leave by themselves from `line`, and `left` is called after some have; None: by `read` and
         `sent`. What waits is taken along."""
         self._withdraw()
-        self._feed = None if line is None else LineFeed(line)
+        self._feed.close()
+        self._feed = NoFeed() if line is None else LineFeed(line, self._frames, self._past)
         self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
         self._supply()
 
     def left(self) -> None:
         """Frames of the line have left."""
-        if self._feed is None:
-            return
-        for frame, at in self._feed.departed():
-            self._departed(frame, at)
+        self.catch_up()
         self._supply()
 
+    def catch_up(self) -> None:
+        """Counts the frames of the line that have left. The line tells of those that are marked."""
+        while self._frames:
+            frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SENT)))
+            if not told:
+                return
+            self._sent += len(told)
+            if self.line_tap is not None:
+                self.line_tap(frames, told)
+            if self._sent >= self._mark:
+                self._passed(told[-1][0] / _NS)
+
     def _supply(self) -> None:
-        if self._feed is not None and not self._held:
-            self._feed.feed(self._frames)
+        if not self._held:
+            self._feed.feed()
+            self._feed.tell_after(self._mark - self._sent)
 
     def _withdraw(self) -> None:  # what has left is counted
-        if self._feed is not None:
-            for frame, at in self._feed.withdraw():
-                self._departed(frame, at)
-
-    def _departed(self, frame: Pcm, now: float) -> None:
-        self._past.append(self._frames.popleft())
-        self._last = frame
-        self.sent(now)
+        self._feed.withdraw()
+        self.catch_up()
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
@@ -152,7 +156,7 @@ class Playout:
     def close(self) -> None:
         """Removes listener, tap and wake: no event follows."""
         self.connect(None)
-        self._listener = self.tap = self._wake = None
+        self._listener = self.tap = self.line_tap = self._wake = None
 
     def on_ready(self, wake: Callable[[], None] | None) -> None:
         """Sets `wake`, called when audio arrives after a `read` that gave None."""
@@ -175,8 +179,8 @@ class Playout:
 
     def write(self, samples: Pcm, words: Sequence[SpokenWord] = ()) -> None:
         """Appends any number of int16 samples at `rate_hz` to the open utterance; they are copied. `words`:
-        the words that begin in these samples, with times counted from the start of the utterance's piece.
-        Raises `LocalError` without an open utterance."""
+        those that begin in these samples, timed from the start of the utterance's piece. Raises `LocalError`
+        without an open utterance."""
         if self._open is None:
             raise LocalError("no utterance is being written")
         self._open.add(samples.shape[0], words)
@@ -188,17 +192,16 @@ class Playout:
         `LocalError` without an open utterance."""
         if self._open is None:
             raise LocalError("no utterance is being written")
+        self.catch_up()
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
         frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
-        if self._feed is not None:  # a word before them is not interrupted
-            frames = self._feed.take_back(frames, len(self._frames))
+        frames = self._feed.take_back(frames)  # a word before them is not interrupted
         for _ in range(frames):
             self._frames.pop()
-        self._tail = self._tail[:0]
+        self._tail, taken = self._tail[:0], tail + frames * self._frame
         self._written -= frames
-        taken = tail + frames * self._frame
         self._open.retract(taken)
         self._set_mark()
         return taken
@@ -221,9 +224,8 @@ class Playout:
         if utterance is None:
             raise LocalError("no utterance is being written")
         if self._tail.shape[0]:
-            padded = np.zeros(self._frame, np.int16)
-            padded[: self._tail.shape[0]] = self._tail
-            self._append(padded)
+            self._append(np.pad(self._tail, (0, self._frame - self._tail.shape[0])))
+        self.catch_up()
         self._open = None
         utterance.ended = True
         self._set_mark()
@@ -243,7 +245,7 @@ class Playout:
         self._current = self._open = None
         self._written = self._sent
         self._set_mark()
-        self._give_room()
+        self._room.give()
         return heard
 
     def hold(self) -> None:
@@ -271,6 +273,7 @@ class Playout:
 
     def heard(self) -> Heard | None:
         """The part of the current utterance that was heard until now; None if no utterance has begun."""
+        self.catch_up()
         utterance = self._current
         if utterance is None or utterance.started_at is None:
             return None
@@ -279,26 +282,28 @@ class Playout:
     @property
     def current(self) -> Utterance | None:
         """The utterance that the caller hears now or next, None where there is none."""
+        self.catch_up()
         return self._current
 
     @property
     def is_filled(self) -> bool:
         """Whether a whole frame waits to be heard."""
+        self.catch_up()
         return bool(self._frames)
 
     @property
     def queued_samples(self) -> int:
         """Number of samples written and not yet read by the leg."""
+        self.catch_up()
         return len(self._frames) * self._frame + len(self._tail)
 
     async def room(self, max_queued_s: float = MAX_QUEUED_S) -> None:
         """Waits until at most `max_queued_s` seconds of audio are queued; for one waiter at a time."""
         frames = int(max_queued_s * self.rate_hz) // self._frame
-        while len(self._frames) > frames:
-            self._room = asyncio.get_running_loop().create_future()
-            self._room_at = self._written - frames
+        while self.queued_samples >= (frames + 1) * self._frame:
+            waiting = self._room.asked(self._written - frames)
             self._set_mark()
-            await self._room
+            await waiting
 
     # Events of utterances -----------------------------------------------------------------------------------
 
@@ -326,16 +331,17 @@ class Playout:
         """Sets the next number of sent frames at which there is an event."""
         current = self._current
         if current is None:
-            mark = _NEVER
+            mark = NEVER
         elif current.started_at is None:
             mark = current.first_frame + 1
         else:
             mark = self._waiting[0].first_frame if self._waiting else self._written
-        self._mark = min(mark, self._room_at)
+        self._mark = min(mark, self._room.at)
+        self._feed.tell_after(self._mark - self._sent)
 
     def _passed(self, now: float) -> None:
-        if self._sent >= self._room_at:
-            self._give_room()
+        if self._sent >= self._room.at:
+            self._room.give()
         utterance = self._current
         if utterance is not None:
             self._advance(utterance, now)
@@ -364,8 +370,3 @@ class Playout:
         self._listener.utterance_finished(utterance, now)
         if not self._frames and self._current is None:
             self._listener.playout_ran_out(now)
-
-    def _give_room(self) -> None:
-        room, self._room, self._room_at = self._room, None, _NEVER
-        if room is not None and not room.done():
-            room.set_result(None)

@@ -21,6 +21,7 @@ import os
 import stat
 import struct
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,6 +32,8 @@ import numpy.typing as npt
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.errors import LocalError, RecordingError
+from pipeline.plane.incoming import Frames, Told
+from pipeline.plane.outgoing import Left
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ _BLOCK_S: Final = 1.0
 _SLACK_MS: Final = 60
 _HEADER_EVERY: Final = 5  # blocks
 _HEADER_BYTES: Final = 44
+_NS: Final = 1e9
 _CALLER: Final = 0
 _AGENT: Final = 1
 
@@ -109,7 +113,42 @@ class Recording:
         arrived = round((now - self._started_at) * self.rate_hz) - self._n
         if base is None or not -self._slack <= arrived - base - position <= self.rate_hz:
             base = self._caller_base = arrived - position
-        self._put(frame, base + position, _CALLER)
+        self._put(frame[np.newaxis], base + position, _CALLER)
+
+    def caller_frames(self, frames: Frames, told: Sequence[Told]) -> None:
+        """Records frames of the far end, as `caller` does each."""
+        if self.muted:
+            return
+        slack, rate_hz, n = self._slack, self.rate_hz, self._n
+        first, at = 0, 0  # the run of frames that are put down in one piece, and where
+        for index, (position, arrived_ns, _, _, _) in enumerate(told):
+            base = self._caller_base
+            arrived = round((arrived_ns / _NS - self._started_at) * rate_hz) - n
+            if base is None or not -slack <= arrived - base - position <= rate_hz:
+                base = self._caller_base = arrived - position
+            if index > first and base + position != at + (index - first) * n:
+                self._put(frames[first:index], at, _CALLER)
+                first = index
+            if index == first:
+                at = base + position
+        self._put(frames[first:], at, _CALLER)
+
+    def agent_frames(self, frames: Frames, told: Sequence[Left]) -> None:
+        """Records frames of the agent, as `agent` does each."""
+        if self.muted:
+            return
+        first, at = 0, 0
+        following = self._next_at[_AGENT]
+        for index, (sent_ns, _) in enumerate(told):
+            due = round((sent_ns / _NS - self._started_at) * self.rate_hz)
+            begins = due if due - following > self._slack else following
+            if index > first and begins != following:
+                self._put(frames[first:index], at, _AGENT)
+                first = index
+            if index == first:
+                begins = at = max(begins, self._start)
+            following = begins + self._n
+        self._put(frames[first:], at, _AGENT)
 
     def agent(self, frame: Pcm, now: float) -> None:
         """Records a frame of the agent, which was sent at loop time `now`."""
@@ -117,16 +156,20 @@ class Recording:
             return
         at = round((now - self._started_at) * self.rate_hz)
         following = self._next_at[_AGENT]
-        self._put(frame, at if at - following > self._slack else following, _AGENT)
+        self._put(frame[np.newaxis], at if at - following > self._slack else following, _AGENT)
 
-    def _put(self, frame: Pcm, at: int, channel: int) -> None:
-        at = max(at, self._start)
-        self._next_at[channel] = max(self._next_at[channel], at + self._n)
+    def _put(self, frames: Frames, at: int, channel: int) -> None:
+        """Puts frames that follow each other to `at`; of those before the block, each to its beginning."""
+        while len(frames) > 1 and at < self._start:
+            self._put(frames[:1], at, channel)
+            frames, at = frames[1:], at + self._n
+        at, size = max(at, self._start), frames.size
+        self._next_at[channel] = max(self._next_at[channel], at + size)
         offset = at - self._start
-        while offset + self._n > 2 * self._samples:
+        while offset + size > 2 * self._samples:
             self._flush()
             offset = at - self._start
-        self._block[offset : offset + self._n, channel] = frame
+        self._block[offset : offset + size, channel] = frames.reshape(-1)
 
     def _flush(self) -> None:
         """Hands the first of the two blocks to the writer."""

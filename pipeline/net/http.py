@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver
 
-from pipeline.errors import RequestFailed, TargetRefused
+from pipeline.errors import EngineBusy, EngineError, EngineTimeout, RequestFailed, TargetRefused
 from pipeline.net import egress
 from pipeline.net.egress import EgressPolicy
 
@@ -78,12 +78,11 @@ class GuardedHttpClient:
         answer_limit: int = ANSWER_LIMIT,
         connections_per_host: int = CONNECTIONS_PER_HOST,
     ) -> None:
-        self._policy = policy or egress.current()
-        self._resolver = resolver
+        self._session = GuardedSession(
+            policy, resolver=resolver, limit=0, limit_per_host=connections_per_host, use_dns_cache=False
+        )
         self._timeout_s = timeout_s
         self._answer_limit = answer_limit
-        self._connections_per_host = connections_per_host
-        self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -113,7 +112,7 @@ class GuardedHttpClient:
             raise TargetRefused("not a URL that begins with http:// or https://")
         timeout = aiohttp.ClientTimeout(total=self._timeout_s if timeout_s is None else timeout_s)
         with _translated():
-            async with self._opened().request(
+            async with self._session.opened().request(
                 method, url, data=body, headers=headers, allow_redirects=False, timeout=timeout
             ) as answer:
                 if is_read and is_compressed(answer):
@@ -127,19 +126,7 @@ class GuardedHttpClient:
     async def close(self) -> None:
         """Closes all connections; later requests raise `RequestFailed`."""
         self._is_closed = True
-        if self._session is not None:
-            await self._session.close()
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = guarded_session(
-                self._policy,
-                resolver=self._resolver,
-                limit=0,
-                limit_per_host=self._connections_per_host,
-                use_dns_cache=False,
-            )
-        return self._session
+        await self._session.close()
 
     async def _content(self, answer: aiohttp.ClientResponse, is_whole: IsWhole | None) -> bytes:
         content = bytearray()
@@ -155,28 +142,55 @@ class GuardedHttpClient:
         return bytes(content)
 
 
-def guarded_session(
-    policy: EgressPolicy,
-    *,
-    headers: Mapping[str, str] | None = None,
-    timeout: aiohttp.ClientTimeout | None = None,
-    **connector: Any,
-) -> aiohttp.ClientSession:
-    """Makes a session that connects only to addresses that `policy` allows, without cookies, proxies of the
-    environment, decompression and redirects, which would carry keys elsewhere: one that a request or a
-    websocket would follow raises `aiohttp.ClientResponseError`. `connector`: further arguments of
-    `aiohttp.TCPConnector`."""
-    stays = aiohttp.TraceConfig()
-    stays.on_request_redirect.append(_redirected)
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(socket_factory=egress.sockets_within(policy), **connector),
-        headers={"User-Agent": "openline-mediaserver", "Accept-Encoding": "identity", **(headers or {})},
-        timeout=timeout or aiohttp.ClientTimeout(),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-        auto_decompress=False,
-        trace_configs=[stays],
-    )
+class GuardedSession:
+    """A session of aiohttp that connects only to addresses that `policy` allows (None: those of
+    `egress.current()`), without cookies, proxies of the environment, decompression and redirects, which would
+    carry keys elsewhere: one that a request or a websocket would follow raises `aiohttp.ClientResponseError`.
+    The first request opens the session, on its loop.
+
+    `headers`: sent with every request. `connect_s`: longest wait for a connection; None: without a limit of
+    its own. `connector`: further arguments of `aiohttp.TCPConnector`."""
+
+    def __init__(
+        self,
+        policy: EgressPolicy | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        connect_s: float | None = None,
+        **connector: Any,
+    ) -> None:
+        self._policy = policy or egress.current()
+        self._headers = {
+            "User-Agent": "openline-mediaserver",
+            "Accept-Encoding": "identity",
+            **(headers or {}),
+        }
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+        self._connector = connector
+        self._session: aiohttp.ClientSession | None = None
+
+    def opened(self) -> aiohttp.ClientSession:
+        """Returns the session, opened where it is not."""
+        if self._session is None:
+            sockets = egress.sockets_within(self._policy)
+            stays = aiohttp.TraceConfig()
+            stays.on_request_redirect.append(_redirected)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(socket_factory=sockets, **self._connector),
+                headers=self._headers,
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+                trace_configs=[stays],
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
 
 async def _redirected(
@@ -190,6 +204,30 @@ async def _redirected(
 def is_compressed(answer: aiohttp.ClientResponse) -> bool:
     """Whether the body has a content coding, although the request accepts only "identity"."""
     return answer.headers.get("Content-Encoding", "identity").lower() != "identity"
+
+
+@contextmanager
+def engine_errors(host: str) -> Iterator[None]:
+    """Raises what aiohttp raises of a server of models as an `EngineError`, whose text names `host` and
+    nothing of the request."""
+    try:
+        yield
+    except TimeoutError:
+        raise EngineTimeout(f"{host} did not answer in time") from None
+    except aiohttp.ClientResponseError as error:
+        text = f"{host} answered {error.status}"
+        if error.status in (429, 503):
+            raise EngineBusy(text) from error
+        raise EngineError(text, retryable=error.status >= 500) from error
+    except aiohttp.ClientConnectorError as error:
+        if egress.is_egress_denied(error):
+            text = f"{host}: not an address that this server connects to"
+            raise EngineError(text, retryable=False) from error
+        raise EngineError(f"cannot connect to {host}", retryable=True) from error
+    except aiohttp.InvalidURL as error:
+        raise EngineError(f"not a URL ({type(error).__name__})", retryable=False) from error
+    except (aiohttp.ClientError, ValueError, OSError, RuntimeError) as error:
+        raise EngineError(f"{host} broke off ({type(error).__name__})", retryable=True) from error
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,10 +23,10 @@ import aiohttp
 from pydantic import AfterValidator, Field
 
 from pipeline.engines.tables import EngineTable, ExtraBody, HeaderName, HeaderText
-from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout
+from pipeline.errors import EngineBusy, EngineError, EngineRefused
 from pipeline.net import egress
 from pipeline.net.audio_types import COMPRESSED_TYPES
-from pipeline.net.http import guarded_session, is_compressed
+from pipeline.net.http import GuardedSession, engine_errors, is_compressed
 from pipeline.net.sse import EventReader
 from pipeline.net.untrusted import NotJson, read_json
 
@@ -43,7 +43,9 @@ EVENT_LIMIT: Final = 256 * 1024
 """Most bytes of an event, or of a whole answer of a chat model, since they are parsed on the event loop."""
 
 IN_PLACE: Final = 64 * 1024  # bytes of JSON; longer JSON is parsed in a thread
+AT_ONCE: Final = 1024  # bytes of events that are read before others get the loop
 REASON_LIMIT: Final = 4096  # bytes read of an error's body
+REASON_S: Final = 0.3  # longest wait for them: the status is known
 RETRY_AFTER_LIMIT_S: Final = 300.0
 
 _BLANK: Final = b"\xef\xbb\xbf \t\r\n"  # a byte order mark or white space, which may precede a document
@@ -93,13 +95,17 @@ class ModelEndpoint:
         self.base_url = base_url.rstrip("/")
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
         self._extras = extras or Extras()
-        named = {name.lower() for name in self._extras.headers}
-        bearer = api_key and "authorization" not in named
-        self._headers = {"Authorization": f"Bearer {api_key}"} if bearer else {}
-        self._headers |= self._extras.headers
+        extra = self._extras.headers
+        bearer = api_key and "authorization" not in {name.lower() for name in extra}
+        self._session = GuardedSession(
+            allowed,
+            headers={"Authorization": f"Bearer {api_key}", **extra} if bearer else extra,
+            connect_s=CONNECT_S,
+            limit=CONNECTIONS,
+            keepalive_timeout=KEEP_ALIVE_S,
+            ttl_dns_cache=30,
+        )
         self._timeout_s = timeout_s
-        self._policy = allowed or egress.current()
-        self._session: aiohttp.ClientSession | None = None
 
     def __repr__(self) -> str:
         return f"ModelEndpoint({self.host})"
@@ -127,7 +133,7 @@ class ModelEndpoint:
         `stall_s`: longest wait for each further piece. Raises `EngineError`; closing the generator ends the
         request."""
         async with aclosing(self._stream(path, body, first_s, stall_s, None)) as pieces:
-            with self._translating():
+            with engine_errors(self.host):
                 async with asyncio.timeout(first_s):
                     first = await _begun(pieces)
             read = _document if first.startswith(b"{") else _events  # no event stream begins so
@@ -162,10 +168,10 @@ class ModelEndpoint:
         """Checks whether the server can be reached: gives "" if so, else the reason. Any status will do,
         except 401 and 403, which refuse the key."""
         try:
-            with self._translating():
+            with engine_errors(self.host):
                 async with (
                     asyncio.timeout(timeout_s),
-                    self._client().get(
+                    self._session.opened().get(
                         f"{self.base_url}/models", params=self._extras.query, allow_redirects=False
                     ) as answer,
                 ):
@@ -176,15 +182,13 @@ class ModelEndpoint:
 
     async def close(self) -> None:
         """Closes the pool of connections to the server."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._session.close()
 
     # Requests -----------------------------------------------------------------------------------------------
 
     async def _whole(self, path: str, body: Callable[[], dict[str, Any]], timeout_s: float | None) -> Any:
         content = bytearray()
-        with self._translating():
+        with engine_errors(self.host):
             async with asyncio.timeout(self._timeout_s if timeout_s is None else timeout_s):
                 answer = await self._post(path, body)
                 async with answer:
@@ -205,7 +209,7 @@ class ModelEndpoint:
     ) -> AsyncGenerator[bytes, None]:
         answer: aiohttp.ClientResponse | None = None
         try:
-            with self._translating():
+            with engine_errors(self.host):
                 async with asyncio.timeout(first_s):
                     answer = await self._post(path, lambda: self._json(body))
                     if look is not None:
@@ -213,7 +217,7 @@ class ModelEndpoint:
                     piece = await answer.content.readany()
             while piece:
                 yield piece
-                with self._translating():
+                with engine_errors(self.host):
                     async with asyncio.timeout(stall_s):
                         piece = await answer.content.readany()
         finally:
@@ -229,11 +233,11 @@ class ModelEndpoint:
         url = f"{self.base_url}/{path}"
         sent, query = body(), self._extras.query
         try:
-            answer = await self._client().post(url, params=query, allow_redirects=False, **sent)
+            answer = await self._session.opened().post(url, params=query, allow_redirects=False, **sent)
         except aiohttp.ClientConnectorError:
             raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
-            answer = await self._client().post(url, params=query, allow_redirects=False, **body())
+            answer = await self._session.opened().post(url, params=query, allow_redirects=False, **body())
         if answer.status >= 300:
             async with answer:
                 raise self._refusal(answer, await _beginning(answer), sent.get("json", {}))
@@ -253,45 +257,19 @@ class ModelEndpoint:
             return EngineRefused(text, unsupported=_unsupported(content, sent))
         return EngineError(text, retryable=status >= 500 or status in _PASSING)
 
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise EngineTimeout(f"{self.host} did not answer in time") from None
-        except aiohttp.ClientConnectorError as error:
-            if egress.is_egress_denied(error):
-                text = f"{self.host}: not an address that this server connects to"
-                raise EngineError(text, retryable=False) from error
-            raise EngineError(f"cannot connect to {self.host}", retryable=True) from error
-        except aiohttp.InvalidURL as error:
-            raise EngineError(f"base_url: not a URL ({type(error).__name__})", retryable=False) from error
-        except (aiohttp.ClientError, ValueError, OSError) as error:
-            text = f"{self.host} broke off ({type(error).__name__})"
-            raise EngineError(text, retryable=True) from error
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = guarded_session(
-                self._policy,
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-                limit=CONNECTIONS,
-                keepalive_timeout=KEEP_ALIVE_S,
-                ttl_dns_cache=30,
-            )
-        return self._session
-
 
 async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Gives the data of each event of a stream. Raises `EngineError` for an event above `EVENT_LIMIT`."""
     reader = EventReader()
     async for piece in pieces:
-        events = reader.feed(piece)
-        if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
-            raise EngineError("the answer has an event without end", retryable=False)
-        for data in events:
-            yield data
+        for at in range(0, len(piece), AT_ONCE):
+            if at:
+                await asyncio.sleep(0)
+            events = reader.feed(piece[at : at + AT_ONCE])
+            if max([reader.held, *map(len, events)]) > EVENT_LIMIT:
+                raise EngineError("the answer has an event without end", retryable=False)
+            for data in events:
+                yield data
     for data in reader.finish():
         yield data
 
@@ -332,10 +310,12 @@ def _reason(content: bytes) -> str:
 
 
 async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
-    """The first `REASON_LIMIT` bytes of an error's body."""
+    """The first `REASON_LIMIT` bytes of an error's body, or what has come of them after `REASON_S`."""
     content = bytearray()
-    while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
-        content += piece
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
+        async with asyncio.timeout(REASON_S):
+            while len(content) < REASON_LIMIT and (piece := await answer.content.readany()):
+                content += piece
     return bytes(content[:REASON_LIMIT])
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from pipeline.errors import EngineBusy, EngineError, EngineTimeout
+from pipeline.errors import EngineError
 from pipeline.net import egress
-from pipeline.net.http import guarded_session, is_compressed
+from pipeline.net.http import GuardedSession, engine_errors, is_compressed
 from pipeline.net.untrusted import NotJson, read_json
 
 MESSAGE_LIMIT: Final = 256 * 1024  # bytes
@@ -29,7 +29,7 @@ class Socket:
 
     async def send(self, message: bytes | Mapping[str, Any]) -> None:
         """Sends bytes, or an object as JSON. Raises `EngineError`."""
-        with _translating(self._host):
+        with engine_errors(self._host):
             if isinstance(message, bytes):
                 await self._socket.send_bytes(message)
             else:
@@ -38,7 +38,8 @@ class Socket:
     async def receive(self) -> Mapping[str, Any]:
         """Returns the next message that is a JSON object. Raises `EngineError` when the socket is closed."""
         while True:
-            with _translating(self._host):
+            await asyncio.sleep(0)  # aiohttp hands on what waits without a turn of the loop
+            with engine_errors(self._host):
                 message = await self._socket.receive()
             if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
                 try:
@@ -64,15 +65,14 @@ class SocketEndpoint:
         self.host = places[0][1]
         self._trusted = frozenset(places)
         self._headers = dict(headers)
-        self._policy = allowed or egress.current()
-        self._session: aiohttp.ClientSession | None = None
+        self._session = GuardedSession(allowed, connect_s=CONNECT_S, limit=0)
 
     @asynccontextmanager
     async def opened(self, url: str, query: Mapping[str, str]) -> AsyncIterator[Socket]:
         """Opens a socket for as long as the block lasts. Raises `EngineError`."""
-        with _translating(self.host):
+        with engine_errors(self.host):
             async with asyncio.timeout(CONNECT_S):
-                socket = await self._client().ws_connect(
+                socket = await self._session.opened().ws_connect(
                     url,
                     params=query,
                     headers=self._headers if _server(url) in self._trusted else {},
@@ -87,9 +87,9 @@ class SocketEndpoint:
     async def ask(self, url: str, body: Mapping[str, Any]) -> Any:
         """Posts `body` and returns the answer's JSON, such as the address for a socket. Raises
         `EngineError`."""
-        with _translating(self.host):
+        with engine_errors(self.host):
             async with asyncio.timeout(CONNECT_S):
-                async with self._client().post(
+                async with self._session.opened().post(
                     url, json=dict(body), headers=self._headers, allow_redirects=False
                 ) as answer:
                     if answer.status >= 300 or is_compressed(answer):
@@ -107,18 +107,7 @@ class SocketEndpoint:
 
     async def close(self) -> None:
         """Closes the sockets that are still open."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = guarded_session(
-                self._policy,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
-                limit=0,
-            )
-        return self._session
+        await self._session.close()
 
 
 def _server(url: str) -> tuple[bool, str]:
@@ -135,25 +124,3 @@ async def _closed(socket: aiohttp.ClientWebSocketResponse) -> None:
             await socket.close()
     except (TimeoutError, aiohttp.ClientError, OSError):
         return
-
-
-@contextmanager
-def _translating(host: str) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError:
-        raise EngineTimeout(f"{host} did not answer in time") from None
-    except aiohttp.ClientResponseError as error:
-        text = f"{host} answered {error.status}"
-        if error.status in (429, 503):
-            raise EngineBusy(text) from error
-        raise EngineError(text, retryable=error.status >= 500) from error
-    except aiohttp.ClientConnectorError as error:
-        if egress.is_egress_denied(error):
-            text = f"{host}: not an address that this server connects to"
-            raise EngineError(text, retryable=False) from error
-        raise EngineError(f"cannot connect to {host}", retryable=True) from error
-    except aiohttp.InvalidURL as error:
-        raise EngineError("url: not a URL", retryable=False) from error
-    except (aiohttp.ClientError, ValueError, OSError, RuntimeError) as error:
-        raise EngineError(f"{host} broke off ({type(error).__name__})", retryable=True) from error

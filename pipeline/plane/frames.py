@@ -13,7 +13,10 @@ import numpy as np
 
 from pipeline.audio import FRAME_MS, kernels
 from pipeline.audio.compiled import compiled
+from pipeline.audio.dtmf import TONE_MS
+from pipeline.plane.atomic import fence
 from pipeline.plane.concealment import conceal, good
+from pipeline.plane.hearing import notice
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, VOID
 from pipeline.plane.rows import HEARD, HISTORY, PRESSES
 
@@ -51,6 +54,8 @@ def press(line: Any, key: int, is_tone: int) -> None:
     told = line.pressed[line.presses % PRESSES]
     told.key, told.is_tone, told.frame = key, is_tone, line.frames
     line.presses += 1
+    begins = line.position - line.samples if is_tone else line.position
+    line.keyed_until = begins + line.rate_hz * TONE_MS // 1000
 
 
 @compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
@@ -68,6 +73,8 @@ def _pass_on(line: Any, scratch: Any, at_ns: int, made_up: int) -> None:
             press(line, key, 1)
     told = line.heard_frames[slot]
     told.position, told.arrived_ns, told.made_up = position, at_ns, made_up
+    notice(line, scratch, slot, position, at_ns)
+    fence()
     line.frames += 1
 
 

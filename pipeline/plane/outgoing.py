@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pipeline.audio import Pcm
 from pipeline.plane import said
 from pipeline.plane.atomic import held
+from pipeline.plane.incoming import Frames
 from pipeline.plane.rows import AHEAD, SAID, SENT
 
 FULL: Final = 1.0
+
+UNASKED: Final = AHEAD // 2
+"""Frames that may leave before Python looks at their copies, of which `SENT` are kept."""
+
+Left: TypeAlias = tuple[int, int]
+"""Of a frame that has left: when, in nanoseconds of the monotonic clock, and whether it is audible."""
 
 
 class Outgoing:
     """The frames that wait on one row to be sent, 20 ms each at `rate_hz`. `poke` wakes the plane."""
 
     __slots__ = (
-        "_departed",
-        "_frames",
-        "_gains",
-        "_limit",
-        "_line",
-        "_poke",
-        "_sent",
-        "_times",
-        "_word",
-        "rate_hz",
-    )
+        "_departed", "_frames", "_gains", "_left", "_limit", "_line", "_poke", "_sent", "_word", "rate_hz",
+    )  # fmt: skip
 
     def __init__(self, line: Any, poke: Callable[[], None]) -> None:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
@@ -36,8 +34,8 @@ class Outgoing:
         self.rate_hz = int(line["rate_hz"])
         samples = int(line["samples"])
         self._frames = line["said"][: SAID * samples].reshape(SAID, samples)
-        self._sent = line["sent"][:, :samples]
-        self._times = line["sent_frames"]["sent_ns"]
+        self._sent: Frames = line["sent"][:, :samples]
+        self._left = line["sent_frames"]
         self._departed, self._limit = int(line["departed"]), int(self._word[0]) & 0xFFFFFFFF
 
     @property
@@ -75,13 +73,23 @@ class Outgoing:
         self._limit -= back
         return back
 
-    def departed(self) -> Sequence[tuple[Pcm, float]]:
-        """The frames that have left since this was asked before, at the gain at which they left, and when, in
-        seconds of the monotonic clock; views, valid for a second."""
-        taken = int(self._line["departed"])
-        slots = [number % SENT for number in range(self._departed, taken)]
-        self._departed = taken
-        return [(self._sent[slot], int(self._times[slot]) / 1e9) for slot in slots]
+    def departed(self, most: int = SENT) -> tuple[Frames, Sequence[Left]]:
+        """The next frames that have left and were not asked for before, `most` at the most: at the gain at
+        which they left, as views that are valid for a second. None are left where it gives none."""
+        first = self._departed % SENT
+        count = min(most, int(self._line["departed"]) - self._departed, SENT - first)
+        self._departed += count
+        return self._sent[first : first + count], self._left[first : first + count].tolist()
+
+    def tell_after(self, frames: int, *, more: bool) -> None:
+        """Wants to be told when `frames` more have left than `departed` gave; `more`: also when half of the
+        room is free. `UNASKED` frames are told of anyway, while their copies are there."""
+        number = self._departed + min(frames, UNASKED)
+        self._line["mark"] = min(number, self._limit - AHEAD // 2) if more else number
+
+    def tell_always(self) -> None:
+        """Wants to be told of each frame."""
+        self._line["mark"] = 0
 
     def move_gain(self, gain: float) -> None:
         """The gain from the next frame on, reached in steps of a half."""

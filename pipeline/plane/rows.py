@@ -7,7 +7,7 @@ nanoseconds of the monotonic clock, media time is samples, everything in `LINE` 
 from __future__ import annotations
 
 import mmap
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any, Final
 
 import numpy as np
@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from pipeline.audio import kernels
 from pipeline.audio.dtmf import COSINES, SINES
+from pipeline.audio.echo_gate import thinning_taps
 from pipeline.audio.g722 import COLUMNS
 from pipeline.audio.opus import DECODER_BYTES, ENCODER_BYTES
 from pipeline.audio.resample import phases
 
 _UP, _DOWN = phases(8000, 16000), phases(16000, 8000)
+TAPS_8K, TAPS_16K = thinning_taps(8000), thinning_taps(16000)
 
 FRAME_SAMPLES: Final = 320
 """Room for a frame of 20 ms at 16 kHz, the highest rate of a leg."""
@@ -73,6 +75,16 @@ class Kind(IntEnum):
     OPUS = 5
 
 
+class Note(IntFlag):
+    """What the plane noticed in a frame that was heard."""
+
+    VOICED = 1
+    ACTIVE = 2
+    ECHO = 4
+    MASKED = 8  # the tone of a key, in which no voice is looked for
+    JUDGED = 16  # it was looked at
+
+
 # What Python sets, with the listener and the plan of the call.
 _PLAN: Final = (
     "number", "open", "fd", "symmetric", "remote_size", "rate_hz", "samples", "listening", "receives",
@@ -85,11 +97,23 @@ _SENDING: Final = (
     "sends", "send_type", "send_kind", "send_step", "send_rate_hz", "events_type", "events_step", "own_ssrc",
     "keys_wanted", "fades", "resets", "packets_before", "octets_before",
 )  # fmt: skip
+# What Python asks to be told, and when (see `pipeline.plane.hearing`).
+_ATTENTION: Final = ("detects", "follows", "beat", "masked_until", "mark")
+# What the plane hears in the frames.
+_NOTICED: Final = (
+    "told",
+    "stirred",
+    "noted",
+    "keyed_until",
+    "echo_played_ns",
+    "echo_next_played",
+    "echo_next_heard",
+)
 # What the plane sends.
 _SENT: Final = (
     "sequence", "timestamp", "marker", "talking", "calm", "lead", "due_ns", "slot", "ticked_ns", "said_ns",
     "packets_sent", "octets_sent", "send_errors", "keys_sent", "key_step", "key_timestamp", "key_as_tone",
-    "fades_done", "resets_done", "resent", "departed",
+    "fades_done", "resets_done", "resent", "departed", "departed_told",
 )  # fmt: skip
 # The source (RFC 3550 A.1, probation) and what it sent.
 _SOURCE: Final = (
@@ -126,8 +150,12 @@ SLOT: Final = np.dtype([(name, "i8") for name in ("size", "sequence", "timestamp
 MEDIA: Final = np.dtype([(name, "i8") for name in ("kind", "clock_hz", "rate_hz")], align=True)
 """What one payload type is."""
 
-HEARD_FRAME: Final = np.dtype([(name, "i8") for name in ("position", "arrived_ns", "made_up")], align=True)
-SENT_FRAME: Final = np.dtype([("sent_ns", "i8")], align=True)
+HEARD_FRAME: Final = np.dtype(
+    [*((name, "i8") for name in ("position", "arrived_ns", "made_up", "note")), ("level", "f8")], align=True
+)
+"""A frame that was heard. `note`: bits of `Note`; `level`: dBov of a voiced frame."""
+
+SENT_FRAME: Final = np.dtype([(name, "i8") for name in ("sent_ns", "audible")], align=True)
 PRESS: Final = np.dtype([(name, "i8") for name in ("key", "is_tone", "frame")], align=True)
 """A key of the far end's, before frame number `frame`: an event of RFC 4733 (0 to 15), or a tone (an index of
 `pipeline.audio.dtmf.KEYS`)."""
@@ -140,9 +168,12 @@ HISTORY: Final = 512
 
 RESAMPLING: Final = MOST_SAMPLES + HISTORY
 
+ECHO_HISTORY: Final = TAPS_16K.size + 2 * FRAME_SAMPLES
+"""Of the far end's audio and of ours, before both are thinned: at the highest rate."""
+
 NUMBERS: Final = (
-    *_PLAN, *_SENDING, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES, *_CONCEALMENT, *_EVENT, *_SECURITY,
-    "presses",
+    *_PLAN, *_SENDING, *_ATTENTION, *_NOTICED, *_SENT, *_SOURCE, *_ORDER, *_RECEPTION, *_FRAMES,
+    *_CONCEALMENT, *_EVENT, *_SECURITY, "presses",
 )  # fmt: skip
 
 LINE: Final = np.dtype(
@@ -160,6 +191,15 @@ LINE: Final = np.dtype(
         ("pressed", PRESS, (PRESSES,)),
         ("keys", "f4", (2 * kernels.DTMF_WINDOW - kernels.DTMF_HOP,)),
         ("keys_state", "f4", (kernels.DTMF_COLUMNS,)),
+        ("alert_below", "f8"),  # dBov under which a voiced frame is told at once
+        ("voice", "f4", (kernels.VAD_COLUMNS,)),  # of the voice detector
+        ("voice_bands", "f4", (kernels.VAD_ROWS, kernels.VAD_BANDS)),
+        ("echo", "f4", (kernels.ECHO_COLUMNS,)),  # of the echo gate
+        ("echo_far", "f4", (ECHO_HISTORY,)),
+        ("echo_near", "f4", (ECHO_HISTORY,)),
+        ("echo_rings", "f4", (2, kernels.ECHO_RING)),
+        ("echo_sums", "f4", (2, kernels.ECHO_LAGS)),
+        ("echo_weights", "f4", (2, kernels.ECHO_TAPS)),
         ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
         ("tail", "f4", (FRAME_SAMPLES // 2,)),  # the repetition behind a concealed frame
         ("heard", "i2", (HEARD, FRAME_SAMPLES)),  # a frame is its first `samples`
@@ -187,6 +227,9 @@ SCRATCH: Final = np.dtype(
     [
         ("cosines", "f4", COSINES.shape),
         ("sines", "f4", SINES.shape),
+        ("echo_taps_8k", "f4", TAPS_8K.shape),
+        ("echo_taps_16k", "f4", TAPS_16K.shape),
+        ("thinned", "f4", (kernels.ECHO_THINNED + kernels.ECHO_LAGS + kernels.ECHO_COARSE,)),
         ("up", "f4", _UP.shape),  # phases of 8 to 16 kHz
         ("down", "f4", _DOWN.shape),
         ("pcm", "i2", (MOST_SAMPLES,)),
@@ -255,6 +298,7 @@ def scratch() -> Any:
     """A record of tables and working memory for one thread."""
     record = np.zeros(1, SCRATCH)[0]
     record["cosines"], record["sines"], record["up"], record["down"] = COSINES, SINES, _UP, _DOWN
+    record["echo_taps_8k"], record["echo_taps_16k"] = TAPS_8K, TAPS_16K
     return record
 
 

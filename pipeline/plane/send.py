@@ -24,6 +24,7 @@ from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
 from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
+from pipeline.plane.hearing import played
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
@@ -172,10 +173,10 @@ def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int
     for i in range(frame.shape[0]):
         frame[i] = line.said[first + i]
     _at_gain(line, frame)
+    played(line, scratch, slot, now_ns)
     if line.talking == 0:
         line.marker = 1
     line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
-    line.sent_frames[slot].sent_ns = now_ns
     fence()
     line.departed = taken + 1
     return int(_encode(line, scratch, frame, packet))

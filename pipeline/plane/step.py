@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import fence
+from pipeline.plane.hearing import is_news
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, SHARED, U8, VOID
 from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, PAYLOAD_TYPES, Field, Happened
@@ -112,8 +113,9 @@ def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
         return 0
     if not _opened(line, shared):
         return 0
+    presses = line.presses
     made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
-    if made & _MADE:
+    if made & _MADE and is_news(line, presses):
         tell(shared, line.number, _HEARD, line.frames, line.presses)
     if made & VERDICT == _REPORT:
         _put_aside(line, shared, ASIDE, now_ns)
@@ -123,7 +125,8 @@ def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
 @compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
 def due(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
     """Puts the packets that are due of the stream at whose row the caller is into `outbox`; how many."""
-    if line.held and flush(line, scratch, now_ns) & _MADE:
+    presses = line.presses
+    if line.held and flush(line, scratch, now_ns) & _MADE and is_news(line, presses):
         tell(shared, line.number, _HEARD, line.frames, line.presses)
     word, frames, count = line.word[0], 1, 0
     waits = (word >> 32) < (word & 0xFFFFFFFF)
@@ -135,8 +138,9 @@ def due(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
         if line.encrypted and size:
             size = sealed(line, shared.outbox[count], size)
         line.due_ns += FRAME_NS
-        if line.talking:
-            tell(shared, line.number, _SENT, line.talking, now_ns)
+        if line.departed >= line.mark and line.departed != line.departed_told:
+            line.departed_told = line.departed
+            tell(shared, line.number, _SENT, line.departed, now_ns)
         if line.keys_sent != keys:
             tell(shared, line.number, _KEYED, line.keys_sent, now_ns)
         if size and line.remote_size:

@@ -7,31 +7,25 @@ lost packets and silence suppression do not shorten a pause.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Final
 
 from pipeline.audio import FRAME_MS, Pcm, frame_samples
 from pipeline.audio.background_speech import Foreground
-from pipeline.audio.dtmf import DtmfDetector
+from pipeline.audio.dtmf import TONE_MS, DtmfDetector
 from pipeline.audio.other_vads import MakeVoiceDetector
-from pipeline.audio.vad import EnergyVad, VadFrame, VadSettings
-from pipeline.latency import MediaClock
+from pipeline.audio.vad import VERDICTS, EnergyVad, VadFrame, VadSettings
 from pipeline.net.untrusted import clean_text
-from pipeline.speech import Expected, Hypothesis, Listening, SpeechToText
-
-_T = TypeVar("_T", bound=np.generic)
+from pipeline.plane.incoming import ANY, NO_LINE, STIRRING, Attention, Frames, Told
+from pipeline.plane.rows import Note
+from pipeline.session.kept_audio import KeptAudio
+from pipeline.speech import Expected, Hypothesis, SpeechToText
 
 PREROLL_MS: Final = 300
 """Length of the audio before the detected voice that the recogniser gets too: soft beginnings ("f", "h") lie
 up to 200 ms before the first voiced frame."""
-
-TONE_MS: Final = 160
-"""Time after a DTMF digit in which audio is taken for the digit's tone: some RFC 4733 senders leave the tone
-in the audio, and an in-band tone goes on after the 40 ms that recognise the digit."""
 
 VAD: Final = VadSettings(hang_ms=100)
 """Voice detection with a shorter hang-over than the default, since turn-taking has end-point times of its
@@ -48,6 +42,16 @@ QUIET_LINE_S: Final = 0.2
 packets and the wait for a lost one stay below this time."""
 
 
+IDLE_FRAMES: Final = 10
+"""Frames of silence after which a line that listens by itself tells of them: 200 ms."""
+
+OPEN_FRAMES: Final = 3
+"""The same while an utterance is recognised."""
+
+_NS: Final = 1e9
+_LOOKED_AT: Final = STIRRING | Note.JUDGED
+
+
 class Sound(Enum):
     """A change in the caller's voice that one frame brought."""
 
@@ -57,19 +61,45 @@ class Sound(Enum):
     MURMURED = auto()  # background speech, or sound as quiet as rejected noise; given every twelfth frame
 
 
+def _silent_until(told: Sequence[Told], first: int) -> int:
+    """Where the silence that begins at frame `first` ends; `first`: there is none."""
+    while first < len(told) and told[first][3] & _LOOKED_AT == Note.JUDGED:
+        first += 1
+    return first
+
+
+class _Own:
+    """The agent's echo lately: `frames` of it, at most `OWN_FRAMES`."""
+
+    __slots__ = ("frames",)
+
+    def __init__(self) -> None:
+        self.frames = 0
+
+    def is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
+        """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
+        frames after an echo, since the echo gate misses single frames."""
+        if echo:
+            self.frames = min(self.frames + 1, OWN_FRAMES)
+        elif not verdict.active:
+            self.frames = 0
+        elif verdict.voiced:
+            self.frames -= 1
+        return verdict.active and self.frames < 2
+
+
 class AudioInput:
     """Detects the voice of one caller and feeds the recogniser. `open` and `close` bound an utterance: its
     audio goes to the recogniser frame by frame, the pre-roll first.
 
     `rate_hz`: of all frames. `sustained_ms`: length of a voice from which frames give `Sound.SUSTAINED`.
     `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`. `vad`: makes the voice
-    detector."""
+    detector. `line`: that which detects the voice itself."""
 
     __slots__ = (
-        "_active", "_behind", "_end", "_foreground", "_heard_from", "_listening", "_masked_until", "_murmurs",
-        "_n", "_own", "_preroll", "_run", "_silence", "_slot", "_started_at", "_stt", "_sustained", "_tones",
-        "_utterance_voiced", "_vad", "_voiced_end", "_written", "clock", "language", "last_frame_at",
-        "over_agent", "rate_hz", "voiced_samples",
+        "_active", "_alert", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs",
+        "_n", "_own", "_run", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
+        "_voiced_end", "language", "line", "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(
@@ -84,22 +114,17 @@ class AudioInput:
     ) -> None:
         self.rate_hz = rate_hz
         self.language = language
-        self.clock = MediaClock(rate_hz)
-        self.last_frame_at = 0.0
         self.over_agent = False  # the agent speaks
         self.voiced_samples = 0  # in the whole call
         self._stt = stt
         self._n = frame_samples(rate_hz)
         self._vad = vad(rate_hz, VAD)
-        self._preroll = np.zeros((kept_ms // FRAME_MS, self._n), np.int16)
-        self._behind = np.zeros(kept_ms // FRAME_MS, np.bool_)  # which frames of `_preroll` are background
-        self._silence = np.zeros(self._n, np.int16)
-        self._slot = self._written = 0
-        self._own = 0  # frames of the agent's echo lately, at most `OWN_FRAMES`
+        self._kept = KeptAudio(rate_hz, kept_ms // FRAME_MS)
+        self._own = _Own()
         self._murmurs = 0  # frames of background since the last `Sound.MURMURED`
-        self._listening: Listening | None = None
-        self._active = False
-        self._end = 0  # position after the last frame
+        self.line: Attention = NO_LINE
+        self._idle = IDLE_FRAMES
+        self._active, self._alert = False, True
         self._voiced_end = 0  # position after the last voiced frame
         self._started_at = 0  # position of the utterance's first voice
         self._heard_from = 0  # position of the first sample the recogniser got
@@ -110,6 +135,13 @@ class AudioInput:
         self._tones = DtmfDetector(rate_hz)
         self._foreground = Foreground()
 
+    def hear_by(self, line: Attention, *, idle_frames: int = IDLE_FRAMES) -> None:
+        """Takes frames by `take` from `line`, which detects voice and tells of silence after `idle_frames`;
+        `NO_LINE`: by `push`."""
+        self.line, self._idle = line, idle_frames
+        line.detect(VAD)
+        line.attend(idle_frames)
+
     # Per frame ------------------------------------------------------------------------------------------
 
     def push(
@@ -117,11 +149,7 @@ class AudioInput:
     ) -> Sound | None:
         """Takes one frame from the far end and returns the change that it brought, None for most frames.
         `concealed`: the frame replaces a lost one. `echo`: the frame is the echo of the agent's voice."""
-        self.last_frame_at = now
-        self._end = end = position + self._n
-        self._behind[self._slot] = False
-        self._keep(self._silence if echo else frame)  # the recogniser must not get the agent's words
-        self.clock.observe(end, now)  # a packet leaves when its last sample has been spoken, not its first
+        self._kept.add(frame, position, now, echo=echo)
         if position < self._masked_until:
             self._skip_tone(frame)
             return None
@@ -129,14 +157,66 @@ class AudioInput:
         behind = not echo and self._foreground.is_background(
             frame, voiced=verdict.voiced, over_agent=self.over_agent
         )
-        self._behind[self._slot - 1] = behind
-        echo = echo or behind
-        active = self._is_callers(verdict, echo=echo) if echo or self._own else verdict.active
+        return self._judge(verdict, position, concealed=concealed, echo=echo, behind=behind)
+
+    def take(self, frames: Frames, told: Sequence[Told], heard: Callable[[Sound, float], None]) -> None:
+        """Takes frames in which the line has looked for voice and echo; `heard` gets each change with the
+        time of its frame. Frames before the line began to look are left out."""
+        first = 0
+        while first < len(told):
+            last = first if self._active else _silent_until(told, first)
+            if last > first:
+                self._pass_over(frames[first:last], told[first:last])
+                first = last
+                continue
+            position, arrived_ns, made_up, note, level_dbov = told[first]
+            now = arrived_ns / _NS
+            if note & Note.JUDGED:
+                sound = self._taken(frames[first], position, now, note, level_dbov, concealed=bool(made_up))
+                if sound is not None:
+                    heard(sound, now)
+            first += 1
+        if not self._alert:
+            self.line.be_alert(self._foreground.loud_dbov)
+
+    def be_alert(self, *, wanted: bool) -> None:
+        """Takes each frame of a voice at once; otherwise, from the next frame on, its ends and what may be
+        background, and the rest a little later."""
+        self._alert = wanted
+        if wanted:
+            self.line.be_alert(ANY)
+
+    def _taken(
+        self, frame: Pcm, position: int, now: float, note: int, level_dbov: float, *, concealed: bool
+    ) -> Sound | None:
+        echo, verdict = bool(note & Note.ECHO), VERDICTS[note & 3]
+        self._kept.add(frame, position, now, echo=echo)
+        if note & Note.MASKED or position < self._masked_until:
+            self._skip_tone(frame)
+            return None
+        level = level_dbov if verdict.voiced else None
+        behind = not echo and self._foreground.is_behind(level, over_agent=self.over_agent)
+        return self._judge(verdict, position, concealed=concealed, echo=echo, behind=behind)
+
+    def _pass_over(self, frames: Frames, told: Sequence[Told]) -> None:
+        """Takes silence, which changes nothing but the clock and what is kept."""
+        for _, _, _, note, _ in told:
+            self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & Note.ECHO else 0
+        self._foreground.pass_over(sum(not note & Note.ECHO for _, _, _, note, _ in told))
+        self._kept.add_all(frames, told)
+
+    def _judge(
+        self, verdict: VadFrame, position: int, *, concealed: bool, echo: bool, behind: bool
+    ) -> Sound | None:
+        if behind:
+            self._kept.set_behind()
+            echo = True
+        active = self._own.is_callers(verdict, echo=echo) if echo or self._own.frames else verdict.active
         sound = None
         if active is not self._active:
             sound = self._start(position) if active else self._stop()
         if verdict.voiced and not concealed and not echo:
-            self._voiced_end = end
+            self._voiced_end = self._kept.end
             if sound is None and self._active:
                 self._run += self._n
                 if self._run + self._utterance_voiced >= self._sustained:
@@ -147,48 +227,33 @@ class AudioInput:
         self._murmurs = (self._murmurs + 1) % _MURMUR_FRAMES
         return Sound.MURMURED if self._murmurs == 0 and not self._active else None
 
-    def _keep(self, frame: Pcm) -> None:
-        self._preroll[self._slot] = frame
-        self._slot = slot = self._slot + 1
-        if slot == len(self._preroll):
-            self._slot = 0
-        self._written += 1
-        if self._listening is not None:
-            self._listening.push(frame)
-
-    def _is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
-        """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
-        frames after an echo, since the echo gate misses single frames."""
-        if echo:
-            self._own = min(self._own + 1, OWN_FRAMES)
-        elif not verdict.active:
-            self._own = 0
-        elif verdict.voiced:
-            self._own -= 1
-        return verdict.active and self._own < 2
-
     def _skip_tone(self, frame: Pcm) -> None:
         self._tones.push(frame)
         if self._tones.tone_present:  # a key held down
-            self._masked_until = max(self._masked_until, self._end + 3 * self._n)
+            self._mask(max(self._masked_until, self._kept.end + 3 * self._n))
+
+    def _mask(self, until: int) -> None:
+        self._masked_until = until
+        self.line.mask(until)
 
     def _start(self, position: int) -> Sound:
         self._active = True
         self._run = 3 * self._n  # the frames that the voice detector took to decide
-        if self._listening is None:
+        if self._kept.listening is None:
             self._started_at = max(0, position - 2 * self._n)
         return Sound.STARTED
 
     def _stop(self) -> Sound:
         self._active = False
         self.voiced_samples += self._run
-        if self._listening is not None:
+        if self._kept.listening is not None:
             self._utterance_voiced += self._run
         self._run = 0
         return Sound.STOPPED
 
     def fall_silent(self) -> Sound | None:
         """Ends the voice under way when frames stop arriving. Returns None if there was no voice."""
+        self.line.catch_up()
         return self._stop() if self._active else None
 
     def reject_as_noise(self, seconds: float) -> None:
@@ -196,8 +261,8 @@ class AudioInput:
         sound as quiet is background from now on."""
         first = -round(seconds * self.rate_hz)
         self._foreground.reject_as_noise(self.recent()[first:], self._n)
-        self._voiced_end = max(self._started_at, self._end + first)
-        self._own = OWN_FRAMES
+        self._voiced_end = max(self._started_at, self._kept.end + first)
+        self._own.frames = OWN_FRAMES
         self._run += first
         self.fall_silent()
         self._utterance_voiced = max(0, self._utterance_voiced)
@@ -214,74 +279,75 @@ class AudioInput:
 
     def mask(self) -> None:
         """Notes that a digit was keyed: sound within `TONE_MS` is its tone, not the caller's voice."""
+        self.line.catch_up()
         self._tones.reset()
-        self._masked_until = self._end + self.rate_hz * TONE_MS // 1000
+        self._mask(self._kept.end + self.rate_hz * TONE_MS // 1000)
 
     # Recognition of one utterance -----------------------------------------------------------------------
 
     def open(self, expected: Expected | None) -> None:
         """Opens an utterance that begins `PREROLL_MS` in the past; no effect on one that is open. Raises
         `EngineError`."""
-        if self._listening is not None:
+        self.line.catch_up()
+        if self._kept.listening is not None:
             return
+        frames = self._kept.last(PREROLL_MS // FRAME_MS)
         listening = self._stt.listen(rate_hz=self.rate_hz, language=self.language, expected=expected)
-        slots = len(self._preroll)
-        count = min(self._written, PREROLL_MS // FRAME_MS)
-        for index in range(count):
-            listening.push(self._preroll[(self._slot - count + index) % slots])
-        self._heard_from = self._end - count * self._n
+        for frame in frames:
+            listening.push(frame)
+        self._kept.listening = listening
+        self._heard_from = self._kept.end - len(frames) * self._n
         self._utterance_voiced = 0
         if not self._active:
-            self._started_at = self._end
-        self._listening = listening
+            self._started_at = self._kept.end
+        self.line.attend(min(OPEN_FRAMES, self._idle))
 
     def close(self) -> None:
         """Ends the utterance and frees its recognition."""
-        listening, self._listening = self._listening, None
+        listening, self._kept.listening = self._kept.listening, None
         self._utterance_voiced = 0
         if listening is not None:
             listening.close()
+            self.line.attend(self._idle)
 
     @property
     def is_open(self) -> bool:
         """Whether an utterance is being recognised."""
-        return self._listening is not None
+        return self._kept.listening is not None
 
     def partial(self) -> str:
         """The recogniser's interim text, "" where it gives none."""
-        return "" if self._listening is None else clean_text(self._listening.partial())
+        self.line.catch_up()
+        return "" if self._kept.listening is None else clean_text(self._kept.listening.partial())
 
     async def decode(self) -> Hypothesis:
         """Recognises the utterance so far. Raises `EngineError`."""
-        if self._listening is None:
+        self.line.catch_up()
+        if self._kept.listening is None:
             return Hypothesis("")
-        heard = await self._listening.result()
+        heard = await self._kept.listening.result()
         words = tuple(replace(word, text=clean_text(word.text)) for word in heard.words)
         return replace(heard, text=clean_text(heard.text), words=words)
 
     def recent(self) -> Pcm:
         """The last `kept_ms` of the far end's audio, int16 at `rate_hz`, with silence for the agent's
         echo."""
-        return self._in_order(self._preroll).reshape(-1)
+        self.line.catch_up()
+        return self._kept.samples()
 
     def callers_own(self, *, noisy: bool) -> Pcm:
         """The audio of `recent` with silence for background speech. Empty on a `noisy` line on which the
         caller's voice does not stand out, since that audio may end with the sentence of another person."""
+        self.line.catch_up()
         if noisy and not self._foreground.stands_out:
-            return self._silence[:0]
-        frames = self._in_order(self._preroll)
-        frames[self._in_order(self._behind)] = 0
-        return frames.reshape(-1)
-
-    def _in_order(self, ring: npt.NDArray[_T]) -> npt.NDArray[_T]:
-        """A copy, the oldest frame first."""
-        newest = ring[: self._slot]
-        return newest.copy() if self._written < len(ring) else np.concatenate((ring[self._slot :], newest))
+            return self._kept.silence[:0]
+        return self._kept.callers_own()
 
     @property
     def silence_ms(self) -> int:
         """Milliseconds since the last voiced sample, on the media clock."""
-        return (self._end - self._voiced_end) * 1000 // self.rate_hz
+        self.line.catch_up()
+        return (self._kept.end - self._voiced_end) * 1000 // self.rate_hz
 
     # State ----------------------------------------------------------------------------------------------
 
@@ -289,6 +355,12 @@ class AudioInput:
     def active(self) -> bool:
         """Whether the caller is speaking."""
         return self._active
+
+    @property
+    def last_frame_at(self) -> float:
+        """Loop time at which the last frame arrived."""
+        self.line.catch_up()
+        return self._kept.last_at
 
     @property
     def run_ms(self) -> int:
@@ -304,20 +376,22 @@ class AudioInput:
     def may_have_begun(self) -> bool:
         """Whether the last frame was voiced while the voice detector has not decided on a beginning of
         speech."""
-        return not self._active and self._voiced_end == self._end
+        self.line.catch_up()
+        return not self._active and self._voiced_end == self._kept.end
 
     def silent_since(self) -> float:
         """Loop time of the last voiced sample, free of network jitter."""
-        return self.clock.time_of(self._voiced_end)
+        return self._kept.clock.time_of(self._voiced_end)
 
     def heard_until(self, now: float) -> float:
         """Loop time, free of network jitter, of the last sample received; `now` after `QUIET_LINE_S` without
         a frame. A late or lost packet is no silence yet."""
-        waited_s = now - self.last_frame_at
-        return now if waited_s > QUIET_LINE_S else self.clock.time_of(self._end)
+        self.line.catch_up()
+        waited_s = now - self._kept.last_at
+        return now if waited_s > QUIET_LINE_S else self._kept.clock.time_of(self._kept.end)
 
     def utterance_times(self) -> tuple[float, float, float]:
         """Loop times of the utterance's first voiced sample, its last, and the first sample the recogniser
         got."""
-        time_of = self.clock.time_of
+        time_of = self._kept.clock.time_of
         return time_of(self._started_at), time_of(self._voiced_end), time_of(self._heard_from)

@@ -7,10 +7,11 @@ caller, again and again, must not hide that nobody answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from pipeline.plane.outgoing import Left
 from pipeline.turns.events import State
 
 LIMIT_S: Final = 1.8
@@ -18,6 +19,7 @@ LIMIT_S: Final = 1.8
 voice in noise is known to within 0.2 s."""
 
 _QUIET: Final = "tts_silent"
+_NS: Final = 1e9
 
 CAUSES: Final[Mapping[State, str]] = MappingProxyType(
     {
@@ -73,6 +75,18 @@ class DeadAirWatch:
         while len(phases) > 1 and phases[1][0] <= self._last:
             del phases[0]
         phases.append((since, cause))
+
+    def frames(self, told: Sequence[Left]) -> None:
+        """Notes that the leg sent frames of the agent."""
+        first = 0
+        while first < len(told):
+            last, audible = first, told[first][1]
+            while last + 1 < len(told) and told[last + 1][1] == audible:
+                last += 1
+            (self.sound if audible else self.quiet)(told[first][0] / _NS)
+            if audible and last > first:
+                self.sound(told[last][0] / _NS)
+            first = last + 1
 
     def quiet(self, now: float) -> None:
         """Notes that the leg sent an inaudible frame of the agent: the cause is from now on "tts_silent"."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from pipeline.audio import FRAME_MS
 from pipeline.errors import LocalError
 from pipeline.media.playout import Heard, Playout
 from pipeline.media.utterance import Utterance
+from pipeline.plane.outgoing import Left
 from pipeline.result import EndReason
 from pipeline.session.agent_turns import AgentTurns
 from pipeline.session.audio_input import QUIET_LINE_S, AudioInput, Sound
@@ -101,9 +102,8 @@ class Dialogue:
         )
         self._turns, self._watch = self._fresh(self._loop.time())
         self._voice = VoiceGate(audio_input, settings)
-        self._waits_for = "agent_late"
+        self._waits_for, self.begun = "agent_late", False
         self._tasks: asyncio.TaskGroup
-        self.begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._type_ahead = TypeAhead()
 
@@ -252,11 +252,12 @@ class Dialogue:
     def waits_for(self, cause: str) -> None:
         """Sets the cause that a silence from now on is recorded under while the agent works."""
         self._waits_for = cause
+        self.playout.catch_up()
         self._note_phase(self._loop.time())
 
-    def sounded(self, now: float, *, audible: bool) -> None:
-        """Notes that the leg sent a frame of the agent at `now`."""
-        (self._watch.sound if audible else self._watch.quiet)(now)
+    def sounded(self, told: Sequence[Left]) -> None:
+        """Notes that frames of the agent left."""
+        self._watch.frames(told)
 
     def receive(self, event: Event, now: float) -> None:
         """Passes `event` to the turn machine at loop time `now` and carries out the actions that follow."""
@@ -268,11 +269,11 @@ class Dialogue:
         self._step(lambda: self._turns.handle_timer(now), now)
 
     def _step(self, step: Callable[[], None], now: float) -> None:
+        self.playout.catch_up()
         before = self._turns.state
         try:
             step()
-        except LocalError:
-            # A bug in the turn machine must not leave the caller on a silent line.
+        except LocalError:  # a bug in the turn machine must not leave the caller on a silent line
             log.exception("turn-taking broke", extra={"call_id": self._turn_log.call_id})
             self.end(EndReason.ENGINE_ERROR)
             return
@@ -293,15 +294,15 @@ class Dialogue:
 
     def _set_playout(self, before: State, now: float) -> None:
         """Holds, ducks, restores or releases the playout on entering the turn machine's state."""
-        state = self._turns.state
-        self._audio_input.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
+        state, ear = self._turns.state, self._audio_input
+        ear.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
+        ear.be_alert(wanted=state is not State.HEARING)
         if state in _PLAIN and before in _PLAIN:
             return
         if state in _SILENCED:
             self.playout.hold()
             return
-        volume = self.playout.volume
-        (volume.duck if state in _LOWERED else volume.restore)()
+        (self.playout.volume.duck if state in _LOWERED else self.playout.volume.restore)()
         if state is State.REPLYING and self.playout.is_filled:
             self.playout_filled()
             return

@@ -15,6 +15,9 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from pipeline.agent import AgentReport, Conversation
 from pipeline.audio import Pcm, silence
@@ -29,8 +32,10 @@ from pipeline.errors import RecordingError, boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.net.untrusted import clean_text
+from pipeline.plane.incoming import ALWAYS, NO_LINE, Frames, Incoming, Told
+from pipeline.plane.outgoing import Left
 from pipeline.result import EndReason, SessionObserver, SessionResult
-from pipeline.session.audio_input import PREROLL_MS, AudioInput
+from pipeline.session.audio_input import IDLE_FRAMES, PREROLL_MS, AudioInput
 from pipeline.session.dialogue import Dialogue
 from pipeline.session.parts import Resumption, SessionParts
 from pipeline.session.prompts import Phrases
@@ -40,6 +45,8 @@ from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechToText, TextToSpeech
 from pipeline.stt.fallback import of_call
 from pipeline.turns.events import LegEnded
+
+_NS: Final = 1e9
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +61,8 @@ class Session:
     where its settings say so. `detector`: the end-of-turn detector; None: the words alone decide.
     `resumption`: a conversation that goes on, whose record this one takes over.
     """
+
+    _incoming: Incoming | None = None  # of a leg that detects voice and echo by itself
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
         self,
@@ -73,12 +82,11 @@ class Session:
         vad: MakeVoiceDetector = EnergyVad,
         resumption: Resumption | None = None,
     ) -> None:
-        settings = settings or SessionSettings()
-        self._loop, self._leg = asyncio.get_running_loop(), leg
+        settings, self._loop, self._leg = settings or SessionSettings(), asyncio.get_running_loop(), leg
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
         self._answer_detector, self._recording = answer_detector, recording
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
-        self._call_id, self._leg_reason, self._ended = call_id, "", 0.0
+        self._call_id, self._leg_reason, self._ended, self._may_listen = call_id, "", 0.0, vad is EnergyVad
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop, resumption=resumption)
         faulty = partial(self._turn_log.fault_now, "stt")
@@ -95,7 +103,7 @@ class Session:
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
         self._echo = EchoGate(leg.rate_hz)
         self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
-        self._dialogue.playout.tap = self._played
+        self._dialogue.playout.tap, self._dialogue.playout.line_tap = self._played, self._left
 
     async def run(self) -> SessionResult:
         """Runs the conversation, from the first word to the hang-up, and returns its result. Failures of an
@@ -106,6 +114,7 @@ class Session:
                 self._leg.attach(self, dialogue.playout)
                 if await self._somebody_is_there():
                     dialogue.begin(tasks)
+                    self._listen()
                 reason = await dialogue.over
             finally:
                 self._leg.attach(None, None)
@@ -162,6 +171,43 @@ class Session:
         if sound is not None:
             self._dialogue.heard(sound, now)
 
+    # From a leg that listens by itself (`LineListener`) -----------------------------------------------------
+
+    def line_connected(self, line: Incoming | None) -> None:
+        """Leaves voice detection and the echo gate to `line`, unless another detector is wanted."""
+        self._incoming = line if self._may_listen else None
+        if self._incoming is not None:
+            self._incoming.follow()
+        if self._incoming is None or self._dialogue.begun:
+            self._listen()
+
+    def _listen(self) -> None:
+        idle_frames = ALWAYS if self._answer_detector is not None else IDLE_FRAMES
+        self._audio_input.hear_by(self._incoming or NO_LINE, idle_frames=idle_frames)
+
+    def frames_received(self, frames: Frames, told: Sequence[Told]) -> None:
+        """Takes many frames of the caller's, with what the line has noticed in them."""
+        if self._incoming is None:
+            for frame, (position, arrived_ns, made_up, _, _) in zip(frames, told, strict=True):
+                self.audio_received(frame, position, arrived_ns / _NS, concealed=bool(made_up))
+            return
+        self._dialogue.playout.catch_up()  # what is heard and what is said stay together
+        self._record(frames, told)
+        if self._answer_detector is not None:
+            for frame, (_, arrived_ns, _, _, _) in zip(frames, told, strict=True):
+                self._look_at(self._answer_detector, frame, arrived_ns / _NS)
+        if self._dialogue.begun and not self._leg.held:
+            self._audio_input.take(frames, told, self._dialogue.heard)
+
+    def _record(self, frames: Frames, told: Sequence[Told]) -> None:
+        recording, redaction = self._recording, self._turn_log.redaction
+        if recording is None:
+            return
+        if self._hidden is not None and redaction.covers(told[0][1] / _NS):
+            heard = [not redaction.covers(arrived_ns / _NS) for _, arrived_ns, _, _, _ in told]
+            frames = frames * np.array(heard, np.int16)[:, np.newaxis]
+        recording.caller_frames(frames, told)
+
     def _look_at(self, answer_detector: AnswerDetector, frame: Pcm, now: float) -> None:
         verdict = answer_detector.push(frame, now)
         if verdict is AnswerDecision.HANG_UP and self._dialogue.begun:
@@ -186,18 +232,26 @@ class Session:
 
     def _played(self, frame: Pcm, now: float) -> None:
         self._echo.played(frame, now)
-        self._dialogue.sounded(now, audible=is_audible(frame))
+        self._dialogue.sounded(((round(now * _NS), is_audible(frame)),))
         if self._turn_log.words_followed:
             self._words.played(now)
         if self._recording is not None:
             self._recording.agent(frame, now)
+
+    def _left(self, frames: Frames, told: Sequence[Left]) -> None:
+        if self._incoming is None:
+            for frame, (sent_ns, _) in zip(frames, told, strict=True):
+                self._echo.played(frame, sent_ns / _NS)
+        self._dialogue.sounded(told)
+        if self._recording is not None:
+            self._recording.agent_frames(frames, told)
 
     # End of the conversation ----------------------------------------------------------------------------
 
     def _wind_up(self) -> None:
         self._ended = now = self._loop.time()
         self._dialogue.wind_up(now)
-        self._dialogue.playout.tap = None
+        self._dialogue.playout.tap = self._dialogue.playout.line_tap = None
         if self._recording is not None:
             self._recording.end(now)
 

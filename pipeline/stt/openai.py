@@ -38,6 +38,7 @@ WINDOW_S: Final = 60
 """Longest audio kept that the server has not yet recognised; older pieces are dropped, and so is the oldest
 audio that was not sent."""
 
+LATEST_S: Final = 86_400  # of a word's times
 UNRATED: Final = 0.8  # the confidence of a text from a server that gives none
 _NO_SPEECH: Final = 0.6
 _SHORTEST_S: Final = 0.1  # OpenAI refuses shorter audio
@@ -286,17 +287,22 @@ def _words(answer: Mapping[str, Any], confidence: float) -> tuple[HeardWord, ...
     for each in _mappings(answer.get("words"))[:LONGEST_TEXT]:
         text, start, end = (
             plain_words(str(each.get("word", ""))[:100]),
-            _number(each.get("start")),
-            _number(each.get("end")),
+            _time_ms(each.get("start")),
+            _time_ms(each.get("end")),
         )
         if text and start is not None and end is not None:
-            words.append(HeardWord(text, round(start * 1000), round(end * 1000), confidence))
+            words.append(HeardWord(text, start, end, confidence))
     return tuple(words)
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     items: Sequence[object] = value if isinstance(value, list) else ()
     return [item for item in items if isinstance(item, Mapping)]
+
+
+def _time_ms(value: object) -> int | None:
+    number = _number(value)
+    return round(number * 1000) if number is not None and 0 <= number <= LATEST_S else None
 
 
 def _number(value: object) -> float | None:

@@ -19,7 +19,7 @@ FIRST_WORDS: Final = 3
 SHORTEST: Final = 20  # fewest characters of a later piece, since every piece costs a request
 LONGEST: Final = 400  # most characters of a piece; a longer sentence is split at a clause or between words
 
-_END: Final = re.compile(r"[.!?…؟۔。]+[\"'”’)\]]*(?=\s)|\n+")
+_END: Final = re.compile(r"(?<![.!?…؟۔。])[.!?…؟۔。]++[\"'”’)\]]*+(?=\s)|\n+")
 _CLAUSE: Final = re.compile(r"[,;:،؛](?=\s)|\s[—–](?=\s)")
 _SHORT: Final = "|".join(
     re.escape(name.lower().removesuffix("."))

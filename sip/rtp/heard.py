@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, runtime_checkable
 
-from pipeline.audio import Pcm, frame_samples
+from pipeline.audio import frame_samples
 from pipeline.audio.dtmf import KEYS
 from pipeline.leg import LegListener
-from pipeline.plane.rows import HEARD, PRESSES, SPARE
+from pipeline.plane.incoming import STIRRING, Frames, Incoming, Told
+from pipeline.plane.rows import HEARD, PRESSES, SPARE, Note
 from sip.rtp.dtmf_dedup import DtmfDedup, Way
 from sip.rtp.telephone_event import DIGITS
 
 _NS: Final = 1_000_000_000
+_NEVER: Final = 1 << 62
+_LOOKED_AT: Final = STIRRING | Note.JUDGED
+
+
+@runtime_checkable
+class LineListener(LegListener, Protocol):
+    """A listener that takes the frames of a line many at once, with what the line has noticed in them."""
+
+    def line_connected(self, line: Incoming | None) -> None:
+        """Takes what to ask of the line whose frames follow; None: no more do."""
+
+    def frames_received(self, frames: Frames, told: Sequence[Told]) -> None:
+        """Takes frames in their order, each with what is told of it (`LegListener.audio_received`)."""
 
 
 class Heard:
     """The frames and keys of one stream, in their order."""
 
-    __slots__ = ("_frames", "_infos", "_line", "_listener", "_presses", "_told", "_told_keys")
+    __slots__ = (
+        "_by_line", "_frames", "_infos", "_line", "_listener", "_noted", "_presses", "_reading", "_told",
+        "_told_keys",
+    )  # fmt: skip
 
     def __init__(self, line: Any) -> None:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
         self._line, self._infos = line, line["heard_frames"]
         self._presses = DtmfDedup()
-        samples = frame_samples(int(line["rate_hz"]))
-        self._frames: Pcm = line["heard"][:, :samples]
+        self._frames: Frames = line["heard"][:, : frame_samples(int(line["rate_hz"]))]
         self._told, self._told_keys = int(line["frames"]), int(line["presses"])
         self._listener: LegListener | None = None
+        self._by_line: LineListener | None = None  # the listener, if it takes many frames at once
+        self._noted = 0  # of the frame told last
+        self._reading = False
 
     @property
     def listener(self) -> LegListener | None:
@@ -35,25 +55,73 @@ class Heard:
 
     @listener.setter
     def listener(self, listener: LegListener | None) -> None:
+        incoming = Incoming(self._line, self.catch_up)
+        if self._by_line is not None:
+            self.catch_up()
+            self._by_line.line_connected(None)
+        incoming.rest()
+        self._noted = 0
         self._listener = listener
+        self._by_line = listener if isinstance(listener, LineListener) else None
+        self._told, self._told_keys = int(self._line["frames"]), int(self._line["presses"])
         self._line["listening"] = listener is not None
+        if self._by_line is not None:
+            self._by_line.line_connected(incoming)
 
     def pass_on(self, frames: int, keys: int, now: float) -> None:
         """Passes on what there is up to frame number `frames` and key number `keys`. Of what a loop that
         stood still has missed, the last second is passed on; the rest is a hole in the positions."""
         newest = max(frames, int(self._line["frames"]))  # the plane goes on while its events wait
         self._told = max(self._told, newest - HEARD + SPARE)
-        while self._told < frames:
-            if self._told_keys < keys:
-                self._press_before(self._told, keys, now)
-            slot = self._told % HEARD
-            self._told += 1
-            position, arrived_ns, made_up = self._infos[slot].item()
-            if self._listener is not None:
-                self._listener.audio_received(
-                    self._frames[slot], position, arrived_ns / _NS, concealed=bool(made_up)
-                )
+        before, self._reading = self._reading, True
+        try:
+            while self._told < frames:
+                if self._told_keys < keys:
+                    self._press_before(self._told, keys, now)
+                self._hand_on(min(frames, self._next_key(keys)))
+        finally:
+            self._reading = before
         self._press_before(frames, keys, now)
+
+    def catch_up(self) -> None:
+        """Passes on the silence that has come since frames were passed on; nothing from within a listener."""
+        frames = int(self._line["frames"])
+        if frames == self._told or self._reading or self._by_line is None or self._noted & Note.ACTIVE:
+            return
+        quiet = self._told = max(self._told, frames - HEARD + SPARE)
+        if self._told_keys == int(self._line["presses"]):
+            while quiet < frames and self._infos[quiet % HEARD]["note"] & _LOOKED_AT == Note.JUDGED:
+                quiet += 1
+        self._reading = True
+        try:
+            while self._told < quiet:
+                self._hand_on(quiet)
+        finally:
+            self._reading = False
+
+    def _hand_on(self, end: int) -> None:
+        """Passes on what lies in one piece of the ring, up to frame number `end`."""
+        first = self._told % HEARD
+        last = min(first + end - self._told, HEARD)
+        told = self._infos[first:last].tolist()
+        self._told += last - first
+        if not told:
+            return
+        self._noted = told[-1][3]
+        if self._by_line is not None:
+            self._by_line.frames_received(self._frames[first:last], told)
+            return
+        listener = self._listener
+        for frame, (position, arrived_ns, made_up, _, _) in zip(self._frames[first:last], told, strict=True):
+            if listener is None or listener is not self._listener:
+                return
+            listener.audio_received(frame, position, arrived_ns / _NS, concealed=bool(made_up))
+
+    def _next_key(self, keys: int) -> int:
+        """The number of the frame before which the next key was pressed."""
+        if self._told_keys >= keys:
+            return _NEVER
+        return max(self._told + 1, int(self._line["pressed"][self._told_keys % PRESSES]["frame"]))
 
     def _press_before(self, frame: int, keys: int, now: float) -> None:
         while self._told_keys < keys:

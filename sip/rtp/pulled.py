@@ -15,6 +15,7 @@ AHEAD: Final = 2
 """Frames in the line's hands, so that the event loop may be late by one of them."""
 
 _FRAME_S: Final = 0.02
+_NS: Final = 1e9
 
 
 class Pulled:
@@ -44,11 +45,12 @@ class Pulled:
         self._count_departed()
 
     def _count_departed(self) -> None:
-        for _, at in self._line.departed():
-            if self._added:
-                self._added -= 1
-            else:
-                self._source.sent(at)
+        while told := self._line.departed()[1]:
+            for sent_ns, _ in told:
+                if self._added:
+                    self._added -= 1
+                else:
+                    self._source.sent(sent_ns / _NS)
 
     def _pull(self) -> None:
         if self._timer is not None:

@@ -64,7 +64,8 @@ Security = Masters | Handshake
 @dataclass(frozen=True, slots=True)
 class LocalSecurity:
     """What this side brings into the negotiation of one call: `srtp` of the trunk, the fingerprint of its
-    certificate ("sha-256 AB:CD:…", "": no DTLS), and a key for each suite, which stays for the whole call."""
+    certificate ("sha-256 AB:CD:…", "": no DTLS), and a key for each suite, which stays for as long as the
+    call is protected by it."""
 
     srtp: Srtp = Srtp.OFF
     fingerprint: str = ""
@@ -97,7 +98,7 @@ class LocalSecurity:
         protocol, srtp = media.protocol.upper(), self.srtp
         if srtp in (Srtp.SDES, Srtp.OPTIONAL) and protocol in PLAIN + KEYED:
             for tag, theirs in _keys(media):
-                ours = self.key(theirs.suite)
+                ours = self._key_beside(theirs.suite, agreed)
                 return Masters(ours, theirs), [_crypto(tag, ours)]
         fingerprints = _fingerprints(session, media)
         if srtp in (Srtp.DTLS, Srtp.OPTIONAL) and fingerprints and self.fingerprint:
@@ -107,6 +108,15 @@ class LocalSecurity:
         if was_plain and srtp in (Srtp.OFF, Srtp.OPTIONAL) and protocol in PLAIN:
             return None, []
         raise MalformedSdp(f"audio over {media.protocol} with no protection that the trunk takes")
+
+    def _key_beside(self, suite: Suite, agreed: Agreed | None) -> Master:
+        """The key in use where the call has that suite, else one that has protected nothing: packet numbers,
+        those of reports above all, begin anew with a session (RFC 3711 9.1)."""
+        if agreed is not None:
+            in_use = agreed.security.sent if isinstance(agreed.security, Masters) else None
+            if in_use is None or in_use.suite is not suite:
+                self._keys[suite] = Master.new(suite)
+        return self.key(suite)
 
     def _fingerprinted(self, setup: str) -> list[Attribute]:
         return [("fingerprint", self.fingerprint), ("setup", setup)]

@@ -130,4 +130,5 @@ def test_every_operation_answers_as_its_document_says(api: Any, method: str, pat
 
 def test_the_document_has_every_operation_of_these(api: Any) -> None:
     described = {(each.ok().method.lower(), each.ok().path) for each in api.get_all_operations()}
-    assert described == set(OPERATIONS) - {("get", "/openapi.json")}  # schemathesis leaves its source out
+    endless = {("get", "/api/v1/events")}  # see test_events.py
+    assert described == (set(OPERATIONS) | endless) - {("get", "/openapi.json")}  # its source is left out

@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
+from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.demo.speech import embedded, what_is_missing
+from mediaserver.queue.cancel import COMPANY_REMOVED
+from mediaserver.queue.decisions import Rule
+from mediaserver.queue.history import RESTORED
+from mediaserver.queue.ledger import NODE_LOST, NOT_DIALLED
 from mediaserver.settings import AgentSettings
 from pipeline import registry
+from pipeline.result import EndReason
+from sip.states import HangupCause
 from tests.support.command_line import mediaserver
 from tests.support.node.node import ServerProcess, Site, serving
 from tests.support.paths import ROOT
@@ -107,3 +114,15 @@ def answered(server: ServerProcess, call_id: str) -> None:
 
 def test_pages_show_agents() -> None:
     assert len(list(blocks())) > 10
+
+
+def test_operations_tells_what_to_do_about_every_cause() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    table = page.partition("## Hang-up causes")[2].partition("\n## ")[0]
+    told = {
+        cause for row in table.splitlines() for cause in re.findall(r"`(\w+)`", row[1:].partition("|")[0])
+    }
+    own = {EndReason.SILENCE, EndReason.MAX_DURATION, EndReason.ENGINE_ERROR}
+    refusals = {Rule.DIAL_PREFIX, Rule.DO_NOT_CALL, Rule.CALLER_ID, Rule.NOT_CONFIGURED}
+    others = {NODE_LOST, RESTORED, COMPANY_REMOVED, OBJECTED, NOT_DIALLED, "server_error"}
+    assert {str(each) for each in (*HangupCause, *own, *refusals, *others)} <= told

@@ -136,6 +136,8 @@ PARTS = {
     "pipeline/session/session.py",  # its tap on the playout, which calls EchoGate and Recording
     "pipeline/audio/kernels.py",  # what stages compute with
     "pipeline/call_progress/classifier.py",  # AnswerDetector's
+    "pipeline/audio/vad.py",  # that of AnswerDetector, where the line detects the caller's voice
+    "pipeline/session/kept_audio.py",  # AudioInput's
 }
 
 

@@ -96,7 +96,7 @@ def test_the_workflow_runs_what_decides_on_every_python_that_is_supported() -> N
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     supported = [each.split(" :: ")[-1] for each in project["classifiers"] if "Python :: 3." in each]
-    assert re.findall(r"- run: (.*)", workflow) == [".ci/run", "make demo ARGS=--exit"]
+    assert re.findall(r"- run: (.*)", workflow) == [".ci/run", "make demo ARGS=--exit", ".ci/image"]
     assert re.findall(r'"(3\.\d+)"', workflow) == supported
 
 

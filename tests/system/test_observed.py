@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -218,3 +219,12 @@ async def test_every_expression_asks_for_metrics_that_there_are(node: Node, wher
             assert metric in named | {"up"}, expression
             if metric in samples:
                 assert labels <= samples[metric], expression
+
+
+async def test_the_page_for_operators_names_metrics_that_there_are(node: Node) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    families = await scraped(node.client)
+    named = {name + ending for name in families for ending in ("", "_total")}
+    told = set(re.findall(r"`(mediaserver_[a-z_]+)", page))
+    assert len(told) > 5
+    assert told <= named

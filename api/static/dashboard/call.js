@@ -15,13 +15,15 @@ const EVERY_MS = 2000;
 const READABLE_S = 50;
 const voice = at("voice"), axis = at("axis"), scroller = axis.parentElement;
 
-let story = null, wave = null, over = null, lines = [], words = [], position = 0, zoom = 0, peaks = null, frame = 0;
+let shown = "", story = null, wave = null, over = null, lines = [], words = [], position = 0, zoom = 0, peaks = null, frame = 0;
 
 async function load() {
   const call = await json(path);
   const trace = await json(`${path}/trace`);
   at("problem").hidden = true;
-  show(call, trace);
+  const news = JSON.stringify([call, trace]);
+  if (news !== shown) show(call, trace); // what is chosen and focused stays while nothing happens
+  shown = news;
   if (FINAL.has(call.status)) {
     hear(call, trace);
   } else {

@@ -38,6 +38,8 @@ const RULES = {
   not_dialled: "A node claimed the call and could not dial it",
 };
 
+const ROLES = { stt: "recogniser", tts: "voice", agent: "agent", recording: "recording" };
+
 const WAITING = {
   stt_late: "the recogniser", agent_late: "the agent", agent_silent: "an empty answer of the agent", tts_late: "the voice",
   endpointing: "the end of the turn", keying: "keys", waiting: "what the agent had announced", interrupted: "noise that stopped the agent",
@@ -51,6 +53,7 @@ export const STATUS = {
 };
 
 export const rule = (name) => RULES[name] ?? name;
+export const role = (name) => ROLES[name] ?? name;
 export const waitedFor = (cause) => WAITING[cause] ?? cause;
 const cause = (call) => CAUSES[call.hangupCause] ?? (call.hangupCause ? `it ended with “${call.hangupCause}”` : "no reason was given");
 const code = (call) => (call.sipStatus >= 300 ? ` (SIP ${call.sipStatus})` : "");

@@ -1,6 +1,6 @@
 // What the API knows of a call, laid on one clock: seconds of the recording, which begins when the conversation does.
 
-import { rule, waitedFor } from "./reason.js";
+import { role, rule, waitedFor } from "./reason.js";
 import { clock, moment, ms } from "./dom.js";
 
 export const PARTS = [["wait", "silence waited for", "endpointMs"], ["stt", "recogniser", "sttMs"], ["agent", "agent", "agentMs"], ["voice", "voice", "ttsMs"], ["net", "network", "serverMs"]];
@@ -56,7 +56,7 @@ function silences({ call }) {
   return call.turns.flatMap((turn) => turn.silences).map((each) => ({ from: each.startMs / 1000, to: (each.startMs + each.ms) / 1000, cause: waitedFor(each.cause) }));
 }
 
-const faults = (call) => (call.analysis?.faults ?? []).map((each) => ({ at: each.atMs / 1000, role: String(each.role), message: String(each.message) }));
+const faults = (call) => (call.analysis?.faults ?? []).map((each) => ({ at: each.atMs / 1000, role: role(String(each.role)), message: String(each.message) }));
 const keys = (call) => call.turns.filter((turn) => turn.keyed).map((turn) => ({ at: turn.startMs / 1000, text: turn.keyed }));
 
 // Counters become what happened between two samples.

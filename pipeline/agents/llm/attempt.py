@@ -71,8 +71,9 @@ class ChatModel:
 class Attempt:
     """One request. `begin` waits for its first word; `words` yields all of them; `completion` has the tool
     calls. `until`: loop time at which the first word is given up; `stall_s`: longest wait for each further
-    one. Pings, empty chunks and thoughts are no words: many servers send them while the model behind them
-    hangs, and the caller hears none of them."""
+    one. Pings, empty chunks, thoughts and marks without a letter or figure are no words: many servers send
+    them while the model behind them hangs, a model whose weights are damaged sends "!!!!" without an end, and
+    the caller hears none of them."""
 
     __slots__ = ("_asked", "_gate", "_held", "_stall_s", "_stream", "_until", "completion", "model")
 
@@ -101,7 +102,7 @@ class Attempt:
         among them."""
         async for text in self._stream:
             self._held += text
-            if text.strip() or self.completion.has_calls:
+            if _letters(text) or self.completion.has_calls:
                 return
 
     async def words(self) -> AsyncGenerator[str, None]:
@@ -122,7 +123,7 @@ class Attempt:
             with contained(guard.name):
                 async with closing(self._words(body)) as words:
                     async for text in words:
-                        begun = begun or bool(text.strip()) or self.completion.has_calls
+                        begun = begun or _letters(text) > 0 or self.completion.has_calls
                         yield text
                 if not begun:
                     raise SaidNothing
@@ -137,7 +138,7 @@ class Attempt:
     async def _words(self, body: Mapping[str, Any]) -> AsyncGenerator[str, None]:
         """Yields words as they come, and "" where a tool call goes on."""
         completion, gate = self.completion, self._gate
-        said = heard = 0  # characters of words, and of words and calls
+        said = heard = 0  # letters of words, and characters of words and calls
         since = self._asked  # loop time of the last of them
         left_s = self._until - self._asked
         events = self.model.endpoint.stream_sse(
@@ -147,7 +148,7 @@ class Attempt:
             while not completion.finish_reason:
                 data = await self._next(events, since if heard else None)
                 text = gate.feed(completion.feed(data))
-                said += len(text.strip())
+                said += _letters(text)
                 if said + completion.asked != heard:
                     heard, since = said + completion.asked, _now()
                 if text or completion.has_calls:
@@ -171,6 +172,10 @@ class Attempt:
         if data is None:
             raise EngineError("the model's answer broke off", retryable=True)
         return data
+
+
+def _letters(text: str) -> int:
+    return sum(map(str.isalnum, text))
 
 
 async def _drain(events: AsyncIterator[str]) -> None:

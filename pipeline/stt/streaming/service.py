@@ -17,6 +17,9 @@ from pipeline.text.fold import plain_words
 AUDIO: Final = "{audio}"
 """The place of base64 audio in `audio`."""
 
+LATEST_MS: Final = 1e9
+"""Of a word's times, from the stream's first sample: eleven days."""
+
 UNRATED: Final = 0.8  # the confidence of a text from a service that gives none
 Message = dict[str, Any]
 
@@ -200,15 +203,20 @@ def _words(service: ServiceSettings, message: Mapping[str, Any]) -> tuple[HeardW
     words = []
     for each in (found if isinstance(found, list) else ())[:LONGEST_TEXT]:
         text = at(each, paths.text)
-        start, end = _number(at(each, paths.start)), _number(at(each, paths.end))
+        start, end = (_time_ms(at(each, path), service.time_unit_ms) for path in (paths.start, paths.end))
         if not fits(each, paths.when) or not isinstance(text, str) or start is None or end is None:
             continue
         said, rated = plain_words(text[:100]), _number(at(each, paths.confidence))
-        unit = service.time_unit_ms
         if said:
             confidence = UNRATED if rated is None else min(1.0, max(0.0, rated))
-            words.append(HeardWord(said, round(start * unit), round(end * unit), confidence))
+            words.append(HeardWord(said, start, end, confidence))
     return tuple(words)
+
+
+def _time_ms(value: object, unit_ms: float) -> int | None:
+    number = _number(value)
+    time_ms = -1.0 if number is None else number * unit_ms
+    return round(time_ms) if 0 <= time_ms <= LATEST_MS else None
 
 
 def _number(value: object) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.audio import Pcm
 from pipeline.audio.resample import Resampler
 from pipeline.errors import EngineError, EngineTimeout
-from pipeline.speech import HeardWord, Hypothesis
+from pipeline.speech import LONGEST_TEXT, HeardWord, Hypothesis
 from pipeline.stt.streaming.service import Read, ServiceSettings
 from pipeline.text.fold import plain_words
 
@@ -166,12 +166,14 @@ class StreamingListening:
         if read.final is not None:
             text = plain_words(read.final)
             self._partial = ""
-            if text:
+            if text and sum(map(len, self._final)) < LONGEST_TEXT:
+                count = len(text.split())
                 self._final.append(text)
-                self._ratings.append((read.confidence, len(text.split())))
-                self._words += [self._timed(word) for word in read.words]
+                self._ratings.append((read.confidence, count))
+                self._words += [self._timed(word) for word in read.words if len(read.words) == count]
         if read.partial is not None:
-            self._partial = f"{self._partial}{read.partial}" if read.adds else read.partial
+            said = f"{self._partial}{read.partial}" if read.adds else read.partial
+            self._partial = said[: 2 * LONGEST_TEXT]
 
     def _timed(self, word: HeardWord) -> HeardWord:
         start_ms, end_ms = (max(0, at - self._begin_ms) for at in (word.start_ms, word.end_ms))

@@ -33,6 +33,12 @@ def test_a_text_of_abbreviations_keeps_no_call_waiting() -> None:
     assert "".join(sentences(text, shortest=24)).split() == text.split()
 
 
+def test_a_text_of_marks_keeps_no_call_waiting() -> None:
+    """As a model writes them whose weights are damaged."""
+    text = "!" * 400_000
+    assert list(sentences(text, shortest=24)) == [text]
+
+
 @given(st.text(alphabet="ab3 .,;:!?…؟۔،؛—\"'”’)]\n", max_size=80), st.integers(5, 30))
 def test_nothing_but_spaces_is_lost(text: str, longest: int) -> None:
     parts = [part for sentence in sentences(text) for part in shortened(sentence, longest)]

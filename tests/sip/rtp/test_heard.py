@@ -17,7 +17,7 @@ def test_what_a_late_loop_is_told_is_in_order_and_heard_once(frames: int) -> Non
     heard = Heard(line)
     heard.listener = recorder = RecordingListener()
     for number in range(frames):
-        line["heard_frames"][number % HEARD] = (160 * number, 0, 0)
+        line["heard_frames"][number % HEARD] = (160 * number, 0, 0, 0, 0.0)
     line["frames"] = frames
     for told in range(1, frames + 1):  # the events of a loop that stood still, one after the other
         heard.pass_on(told, 0, 1.0)

@@ -68,7 +68,7 @@ def test_frames_that_left_while_the_loop_stood_still_have_their_own_times(
 ) -> None:
     line, playout = talking(5)
     times: list[float] = []
-    playout.tap = lambda frame, at: times.append(at)
+    playout.line_tap = lambda frames, told: times.extend(sent_ns / 1e9 for sent_ns, _ in told)
     for number in range(5):
         line.due(0.02 * number)
     told(playout)
@@ -79,13 +79,13 @@ def test_a_frame_has_departed_when_its_copy_is_there_and_not_when_it_is_taken() 
     line, _ = talking(2)
     assert said.claim(line.line["word"]) == 0  # as far as the plane's thread has got
     assert line.outgoing.waiting == 1
-    assert list(line.outgoing.departed()) == []
+    assert line.outgoing.departed()[1] == []
 
 
 def test_what_is_cleared_while_a_frame_is_on_its_way_is_known_once_that_has_left() -> None:
     line, playout = talking(3)
     heard: list[Pcm] = []
-    playout.tap = lambda frame, at: heard.append(frame.copy())
+    playout.line_tap = lambda frames, told: heard.extend(frames.copy())
     row = line.line
     row["owner"] = AT_WORK
 
@@ -124,3 +124,35 @@ def test_a_word_is_not_interrupted_where_what_follows_it_is_retracted(
     assert packets[1][12:] == packets[0][12:]
     playout.left()
     assert playout.queued_samples == 160 * 4
+
+
+def test_what_a_voice_says_without_a_pause_is_known_to_the_last_frame() -> None:
+    """Nobody asks what was heard: the line tells in time."""
+    line, playout = SteppedStream(plan(), rate_hz=8000, now=0.0), Playout(8000)
+    heard: list[Pcm] = []
+    playout.line_tap = lambda frames, told: heard.extend(frames.copy())
+    playout.connect(line.outgoing)
+    line.on_sent = lambda at: playout.left()
+    playout.begin()
+    said_so_far = np.arange(300, dtype=np.int16).repeat(160)
+    playout.write(said_so_far[: 160 * 20])
+    for number in range(300):
+        if number % 10 == 0:
+            playout.write(said_so_far[160 * (number + 20) : 160 * (number + 30)])
+        line.due(0.02 * number)
+    playout.left()
+    assert [int(frame[0]) for frame in heard] == list(range(300))
+
+
+def test_who_wants_to_be_told_of_frames_that_have_left_is_told_in_the_next_tick() -> None:
+    line, told = SteppedStream(plan(), rate_hz=8000, now=0.0), list[float]()
+    line.on_sent = told.append
+    line.outgoing.tell_after(20, more=False)
+    line.outgoing.say([np.full(160, 8031, np.int16)] * 3)
+    for number in range(3):
+        line.due(0.02 * number)
+    assert told == []
+    line.outgoing.tell_after(2, more=False)  # as where the plane was faster
+    line.due(0.06)
+    line.due(0.08)
+    assert told == [0.06]

@@ -203,3 +203,19 @@ def test_no_key_is_ever_shown() -> None:
     shown = repr(callee.plan)
     assert "secret" not in shown
     assert repr(bytes(range(30)))[2:20] not in shown
+
+
+def test_no_key_comes_back_after_another() -> None:
+    """It would protect the numbers of reports, and those of packets after a roll-over, a second time."""
+    longer = base64.b64encode(bytes(range(28))).decode()
+    gcm = f"a=crypto:1 AEAD_AES_128_GCM inline:{longer}"
+    callee = side(Srtp.SDES)
+    used = []
+    for line in (LINE, LINE.replace(KEY, OTHER_KEY), gcm, LINE, gcm):
+        callee.respond(offered("RTP/SAVP", line))
+        used.append(agreed(callee.plan).sent)
+    first, stays, *others = used
+    assert first == stays
+    assert len({first, *others}) == 4
+    [media] = SessionDescription.parse(callee.offer()).media
+    assert base64.b64encode(used[-1].secret).decode() in str(media.values("crypto"))

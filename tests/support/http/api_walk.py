@@ -67,6 +67,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("get", f"{API}/calls/{{callTaskId}}/trace"): GONE,
     ("get", f"{API}/calls/{{callTaskId}}/trace.pcap"): GONE,
     ("get", f"{API}/calls/{{callTaskId}}.pcap"): GONE,
+    ("get", f"{API}/events"): LISTED,
     ("post", f"{API}/web-calls/connect"): Case(404, 403, with_agent({})),
     ("get", f"{API}/companies"): Case(200, 403),
     ("post", f"{API}/companies"): Case(403, 403, {"id": "third"}),
@@ -196,7 +197,9 @@ async def ask(
     headers = bearer(key) if key else {}
     data = FormData({"job_id": "job"}, default_to_multipart=True) if path == "/transcribe" else None
     async with client.request(method, filled + query, json=body, data=data, headers=headers) as answer:
-        return Answer(answer.status, (await answer.read()).decode(errors="replace"))
+        stream = answer.content_type == "text/event-stream"  # has no end
+        told = await (answer.content.readany() if stream else answer.read())
+        return Answer(answer.status, told.decode(errors="replace"))
 
 
 async def told(client: Client, method: str, path: str, key: str, body: Any = None) -> Any:

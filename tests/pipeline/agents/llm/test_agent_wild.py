@@ -374,9 +374,11 @@ def every(piece: bytes, times: int = 2000) -> list[Piece]:
         event({"content": ""}),
         event({"content": "\n"}),
         event({"role": "assistant"}),
+        event({"content": "!"}),
+        event({"content": "\N{SLIGHTLY SMILING FACE}"}),
         b"d",
     ],
-    ids=["pings", "empty", "lines", "roles", "bytes"],
+    ids=["pings", "empty", "lines", "roles", "marks", "smiles", "bytes"],
 )
 async def test_a_server_that_only_shows_that_it_is_there_is_given_up(nothing: bytes) -> None:
     async with calling([SSE, *every(nothing)], FINE, timeout_s=1.0, stall_s=0.2) as (_, conversation):
@@ -414,8 +416,9 @@ async def test_who_thinks_in_the_middle_of_an_answer_has_stalled() -> None:
     assert "thinks" not in trouble
 
 
-async def test_pings_in_the_middle_of_an_answer_are_a_stall() -> None:
-    begun = [SSE, event({"content": "It was sent on monday. It "}), *every(PING)]
+@pytest.mark.parametrize("nothing", [PING, event({"content": "!"})], ids=["pings", "marks"])
+async def test_pings_in_the_middle_of_an_answer_are_a_stall(nothing: bytes) -> None:
+    begun = [SSE, event({"content": "It was sent on monday. It "}), *every(nothing)]
     async with calling(begun, FINE, timeout_s=2.0, stall_s=0.2) as (server, conversation):
         async with asyncio.timeout(30):
             acts = await acts_of(conversation, HELLO)
@@ -439,6 +442,7 @@ FAILURES: dict[str, Sequence[Piece]] = {
     "empty": [SSE, *END],
     "bad line": [SSE, b'data: {"choices": [{"del\n\n'],
     "page": [PAGE],
+    "marks": [SSE, event({"content": "!?"}), *END],
     "null": [WHOLE.replace(b'"Hello there."', b"null")],
     "closed": [SSE],
 }
