@@ -16,6 +16,7 @@ from api.http.bodies import iso_time, query_of
 from api.http.operation import About, Operation
 from api.schemas import live as models
 from mediaserver.calls.live_events import WAITING, LiveEvent, LiveEvents, LiveReader, Lost
+from mediaserver.errors import Unavailable
 
 READERS = (Scope.CALLS, Scope.ADMIN)
 LAST_EVENT_ID = "Last-Event-ID"
@@ -43,13 +44,13 @@ routes = web.RouteTableDef()
 async def events(request: web.Request) -> web.StreamResponse:
     """Answers events until the client leaves, the key is gone, or the node stops."""
     query = query_of(request, models.EventsQuery)
-    server, access = request.app[SERVER], caller_of(request).access
+    access = caller_of(request).access
     agent_id, call_id = query.agentId.lower(), query.callTaskId
 
     def wanted(event: LiveEvent) -> bool:
         return (not agent_id or event.agent_id == agent_id) and (not call_id or event.call_id == call_id)
 
-    live = server.live_events
+    live = request.app[SERVER].call_api.live_events
     reader = live.listen(access, after=request.headers.get(LAST_EVENT_ID, ""), wanted=wanted)
     response = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
     response.content_type = "text/event-stream"
@@ -115,4 +116,5 @@ def _data(kind: str, event: LiveEvent | None, data: Mapping[str, Any]) -> bytes:
 
 async def end(app: web.Application) -> None:
     """Ends the streams when the HTTP server stops; for `on_shutdown`."""
-    app[SERVER].live_events.close()
+    with contextlib.suppress(Unavailable):  # it may never have started
+        app[SERVER].call_api.live_events.close()

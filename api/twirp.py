@@ -39,40 +39,20 @@ _CALLS: Final = Operation(summary="", scopes=(Scope.CALLS,), about=About.AGENT)
 
 Rpc = Callable[[RoomService, Any], Awaitable[Message]]
 
+_ROOM_RPCS: Final[Mapping[str, tuple[type[Message], Rpc]]] = {
+    "ListRooms": (room.ListRoomsRequest, RoomService.list_rooms),
+    "DeleteRoom": (room.DeleteRoomRequest, RoomService.delete_room),
+    "UpdateRoomMetadata": (room.UpdateRoomMetadataRequest, RoomService.update_room_metadata),
+    "ListParticipants": (room.ListParticipantsRequest, RoomService.list_participants),
+    "GetParticipant": (room.RoomParticipantIdentity, RoomService.get_participant),
+    "RemoveParticipant": (room.RoomParticipantIdentity, RoomService.remove_participant),
+    "MutePublishedTrack": (room.MuteRoomTrackRequest, RoomService.mute_published_track),
+    "UpdateParticipant": (room.UpdateParticipantRequest, RoomService.update_participant),
+    "SendData": (room.SendDataRequest, RoomService.send_data),
+}
+
 RPCS: Final[Mapping[tuple[str, str], tuple[type[Message], Rpc, Operation]]] = {
-    ("livekit.RoomService", "ListRooms"): (room.ListRoomsRequest, RoomService.list_rooms, _ROOMS),
-    ("livekit.RoomService", "DeleteRoom"): (room.DeleteRoomRequest, RoomService.delete_room, _ROOMS),
-    ("livekit.RoomService", "UpdateRoomMetadata"): (
-        room.UpdateRoomMetadataRequest,
-        RoomService.update_room_metadata,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "ListParticipants"): (
-        room.ListParticipantsRequest,
-        RoomService.list_participants,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "GetParticipant"): (
-        room.RoomParticipantIdentity,
-        RoomService.get_participant,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "RemoveParticipant"): (
-        room.RoomParticipantIdentity,
-        RoomService.remove_participant,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "MutePublishedTrack"): (
-        room.MuteRoomTrackRequest,
-        RoomService.mute_published_track,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "UpdateParticipant"): (
-        room.UpdateParticipantRequest,
-        RoomService.update_participant,
-        _ROOMS,
-    ),
-    ("livekit.RoomService", "SendData"): (room.SendDataRequest, RoomService.send_data, _ROOMS),
+    **{("livekit.RoomService", name): (*rpc, _ROOMS) for name, rpc in _ROOM_RPCS.items()},
     ("livekit.SIP", "CreateSIPParticipant"): (
         sip.CreateSIPParticipantRequest,
         RoomService.create_sip_participant,

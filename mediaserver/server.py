@@ -28,7 +28,6 @@ from mediaserver.admission.load import OVERLOADED, Load
 from mediaserver.calls.call_api import CallApi
 from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
-from mediaserver.calls.live_events import LiveEvents
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
 from mediaserver.calls.signalling.traces import CallTraces
@@ -107,7 +106,6 @@ class Server:
         key = reveal(settings.server.recordings_key)
         self.sealed_files = SealedFiles(key) if key else None
         self.directory = Directory(settings)
-        self.live_events = LiveEvents()
         self._call_api: CallApi | None = None
         self._administration: Administration | None = None
         self._webhooks: Webhooks | None = None
@@ -172,8 +170,7 @@ class Server:
         self.settings = self.directory.file
 
     async def drain(self) -> bool:
-        """Refuses new calls and waits up to `server.drain_s` for those in progress; True when all have
-        ended."""
+        """Refuses new calls and waits up to `server.drain_s` for those in progress; True: all ended."""
         self.phase = Phase.DRAINING
         self.endpoint.drain()
         return self._calls is None or await self._calls.drain(self.settings.server.drain_s)
@@ -210,8 +207,7 @@ class Server:
 
     @property
     def administration(self) -> Administration:
-        """Changes of companies, trunks, agents and webhooks over the API. Raises `Unavailable` until the
-        server is up."""
+        """Changes of companies, trunks, agents, webhooks. Raises `Unavailable` until the server is up."""
         return _up(self._administration)
 
     @property
@@ -322,7 +318,6 @@ class Server:
             outbound_legs=legs,
             traces=traces,
             note_dial=_up(self._recollection).note,
-            live_events=self.live_events,
         )
 
     def _run_dispatch(self, store: Store, calls: LiveCalls) -> None:

@@ -116,6 +116,9 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         trace=settings.trace,
         dns=settings.dns,
         user_agent=settings.user_agent,
+        ban_after=settings.ban_after,
+        ban_s=settings.ban_s,
+        never_ban=tuple(map(str, settings.never_ban)),
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
     )
@@ -134,6 +137,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         called_number_headers=settings.called_number_headers,
         identity=settings.identity,
         caller_name=settings.caller_name,
+        public_address=settings.public_address or "",
         withhold_number=settings.withhold_number,
         accept_register=settings.accept_register,
         accept_refer=settings.accept_refer,

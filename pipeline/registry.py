@@ -7,6 +7,7 @@ ValueError."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
@@ -14,7 +15,7 @@ from importlib.metadata import EntryPoints, entry_points
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pipeline.errors import EngineMissing, LocalError
+from pipeline.errors import EngineMissing, LocalError, kind_of
 
 Factory: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
@@ -26,6 +27,12 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The entry-point group of each kind of engine."""
+
+_MISTAKES: Final = (
+    TypeError, LookupError, AttributeError, NameError, ImportError, OSError, RuntimeError, ArithmeticError,
+    AssertionError,
+)  # fmt: skip
+"""What somebody's class raises besides the exceptions that it may."""
 
 _registered: dict[tuple[str, str], Factory] = {}
 
@@ -52,10 +59,17 @@ def load(kind: str, name: str, settings: Mapping[str, Any]) -> Any:
     """Makes the engine `name` of `kind` ("stt", "tts", "agent") from `settings`, without starting it.
 
     A name such as "my_package.ears:Ears" is that class, or a function, of an importable module. Raises
-    `EngineMissing` for an unknown name (the message lists the known ones) or an engine whose libraries are
-    not installed, ValueError for settings that the engine refuses, `LocalError` for an unknown kind.
+    `EngineMissing` for an unknown name (the message lists the known ones), an engine whose libraries are not
+    installed or a class that cannot be made, ValueError for settings that the engine refuses, `LocalError`
+    for an unknown kind.
     """
-    return _factory(kind, name)(settings)
+    factory = _factory(kind, name)
+    try:
+        return factory(settings)
+    except _MISTAKES as error:
+        if not is_class(name):
+            raise
+        raise EngineMissing(f"engine {name!r} cannot be made: {_place(error)}") from error
 
 
 def _factory(kind: str, name: str) -> Factory:
@@ -87,8 +101,18 @@ def _class(name: str) -> Factory:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise EngineMissing(f"engine {name!r} cannot be imported: {error}") from error
+    except (*_MISTAKES, ValueError, SyntaxError) as error:
+        raise EngineMissing(f"engine {name!r} cannot be imported: {_place(error)}") from error
     factory: Factory = getattr(found, "from_settings", found)
     return factory
+
+
+def _place(error: Exception) -> str:
+    """The kind of an exception of somebody's engine, and where it was raised. The texts of most kinds may
+    quote options."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    text = f" ({error})" if isinstance(error, TypeError | NameError | AttributeError) else ""
+    return f"{kind_of(error)}{text} at {frame.filename}, line {frame.lineno}"
 
 
 @cache  # each look reads the metadata of every distribution: 10 ms

@@ -40,8 +40,8 @@ class TimedWord:
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
     """Words that one party said in a row. `interrupted`: the caller stopped the agent, and `text` ends with
-    the last word that the caller heard. `confidence`: the recogniser's, 0 to 1; 1.0 for the agent. `words`:
-    the words with times, empty where the engine has none."""
+    the last word that the caller heard; `unheard`: the words after it. `confidence`: the recogniser's, 0 to
+    1; 1.0 for the agent. `words`: the words with times, empty where the engine has none."""
 
     role: Role
     text: str
@@ -50,6 +50,7 @@ class TranscriptEntry:
     confidence: float = 1.0
     interrupted: bool = False
     words: tuple[TimedWord, ...] = ()
+    unheard: str = ""
 
 
 class Transcript:
@@ -105,6 +106,14 @@ def _spread(written: Sequence[str], *, samples: int, by_speed: float) -> tuple[S
         characters += length
         placed.append(SpokenWord(word, start, round(characters * per_character)))
     return tuple(placed)
+
+
+def unheard_words(text: str, heard: Sequence[SpokenWord]) -> str:
+    """Gives the words of `text` after those that were `heard`; "" where an engine spells its words otherwise
+    than the text."""
+    written = text.split()
+    begun = written[: len(heard)] == [word.text for word in heard]
+    return " ".join(written[len(heard) :]) if begun else ""
 
 
 def heard_words(words: Sequence[SpokenWord], heard: int) -> tuple[SpokenWord, ...]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from math import ceil
+from typing import Self
 
 from sip.auth.digest import Verdict, Verifier
 from sip.called_number import called_numbers
 from sip.egress import canonical
 from sip.message.message import Request
 from sip.registrar import registered
-from sip.stack.admission import Admitted, Refused
+from sip.stack.admission import Admitted, Refused, RefusedRequest
+from sip.stack.driver import EndpointSettings
+from sip.strangers import Strangers, Treatment
 from sip.transaction.hop import Hop
 from sip.trunk import Trunk
 from sip.wrong_passwords import WrongPasswords
@@ -26,6 +29,9 @@ TrunkChoice = Callable[[str, Sequence[Trunk]], Trunk | None]
 where the number is nobody's."""
 
 RETRY_AFTER_S = 10
+GUESSED = frozenset({400, 401, 403, 404, 405, 501})
+"""Statuses by which a scanner learns what is here; of others none is a reason to ban an address."""
+
 UNKNOWN = Refused(404)
 """The answer to a stranger, and for a number that no agent serves: the same, so that neither can be
 probed."""
@@ -41,7 +47,15 @@ class AdmissionPolicy:
     before these are checked. OPTIONS follows the same rule: monitoring from a trunk's addresses is answered
     200. Several trunks may share addresses: `trunk_for` chooses by the called number."""
 
-    def __init__(self, trunks: Mapping[str, Trunk], realm: str, *, room: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        trunks: Mapping[str, Trunk],
+        realm: str,
+        *,
+        room: Callable[[], bool],
+        strangers: Strangers | None = None,
+        never_ban: Sequence[str] = (),
+    ) -> None:
         self.trunk_for: TrunkChoice = lambda number, trunks: trunks[0]
         self.draining = False
         self.overload: Callable[[], int] = lambda: 0
@@ -51,11 +65,20 @@ class AdmissionPolicy:
         self._trunks = trunks
         self._room = room
         self.wrong_passwords = WrongPasswords()
+        self.strangers = strangers or Strangers()
+        self._never_ban = [ip_network(each, strict=False) for each in never_ban]
         self._verifier = Verifier(realm)
         self._networks: list[tuple[Network, Trunk]] = []
         self._registering: list[Trunk] = []
         self._accepting: list[Trunk] = []
         self._passwords: dict[str, tuple[str, Trunk]] = {}
+
+    @classmethod
+    def of(cls, settings: EndpointSettings, trunks: Mapping[str, Trunk], *, room: Callable[[], bool]) -> Self:
+        """Makes the policy of an endpoint. Raises ValueError for a malformed network."""
+        strangers = Strangers(tries=settings.ban_after, ban_s=settings.ban_s)
+        realm, never_ban = settings.public_address or "sip", settings.never_ban
+        return cls(trunks, realm, room=room, strangers=strangers, never_ban=never_ban)
 
     def trunks_changed(self) -> None:
         """Rebuilds the tables of networks and credentials; call it after the mapping of trunks has
@@ -84,6 +107,35 @@ class AdmissionPolicy:
         """Whether the address `host` belongs to a trunk."""
         address = canonical(host)
         return bool(self._at(host)) or any(trunk.registered_at(address) for trunk in self._registering)
+
+    def silent(self, host: str, now: float) -> bool:
+        """Whether requests from `host` outside any dialog get no answer: it is banned, and no peer of ours
+        since."""
+        if not self.strangers.silent(host, now) or self._peer(host, now):
+            return False
+        self.strangers.silenced += 1
+        return True
+
+    def answers(self, refused: RefusedRequest, now: float) -> bool:
+        """Whether a refused request is answered; counts it, where it is a stranger's."""
+        host = refused.source.host
+        if self._peer(host, now):
+            return True
+        treatment = self.strangers.refused(
+            host, now, guess=refused.status in GUESSED, received=refused.received, sent=refused.sent
+        )
+        if treatment is Treatment.BAN:
+            logger.warning("address banned from SIP", extra={"address": host, "status": refused.status})
+        return treatment is Treatment.ANSWER
+
+    def _peer(self, host: str, now: float) -> bool:
+        """Whether `host` is no stranger: listed by a trunk or one of its servers, a telephone's, or one from
+        which somebody has come in."""
+        if self._at(host) or self.strangers.known(host, now) or self._telephone_at(host, now):
+            return True
+        address = canonical(host)
+        ours = any(address in trunk.addresses for trunk in self._trunks.values())
+        return ours or any(ip_address(address) in network for network in self._never_ban)
 
     def admit(self, request: Request, source: Hop, now: float) -> Admitted | Refused:
         """Finds the trunk that sent `request`, by its address or its credentials, and for an INVITE decides
@@ -153,6 +205,7 @@ class AdmissionPolicy:
         verdict, username = self._verifier.verify(request, self._password_of, now, host=host)
         if verdict is Verdict.OK and username is not None:
             self.wrong_passwords.right(host, username)
+            self.strangers.came_in(host, now)
             return self._passwords[username][1]
         if verdict is Verdict.WRONG and self.wrong_passwords.wrong(host, claimed, now):
             logger.warning("wrong SIP passwords, further ones wait", extra={"address": host})
@@ -167,6 +220,9 @@ class AdmissionPolicy:
         named = request.to if request.method == "REGISTER" else request.from_
         if any(trunk.account in (claimed, named.uri.number) for trunk in self._accepting):
             return True
+        return self._telephone_at(host, now)
+
+    def _telephone_at(self, host: str, now: float) -> bool:
         address = canonical(host)
         bindings = [trunk.binding for trunk in self._accepting if trunk.binding is not None]
         return any(each.expires_at > now and canonical(each.hop.host) == address for each in bindings)

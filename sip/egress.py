@@ -43,12 +43,14 @@ def _nowhere(host: str) -> Collection[str]:
 class EgressRule:
     """Addresses that the calls of a trunk may send to: those that `egress` allows (None: every one), and the
     trunk's own `hosts`, whatever these resolve to. `addresses_of` returns the known addresses of a name, None
-    where it is not known. `tls`: how its connections over TLS are made; None, as those of other trunks."""
+    where it is not known. `tls`: how its connections over TLS are made; None, as those of other trunks.
+    `public`: the address under which its peers reach this endpoint; "", as those of other trunks."""
 
     egress: EgressPolicy | None = None
     hosts: frozenset[str] = frozenset()
     addresses_of: Callable[[str], Collection[str] | None] = _nowhere
     tls: ClientTls | None = None
+    public: str = ""
 
     def with_host(self, host: str) -> EgressRule:
         """Returns a rule that allows `host` as well."""
@@ -83,6 +85,11 @@ class Egress:
     def tls(self) -> ClientTls | None:
         """The TLS of the trunk; None where it has none of its own."""
         return self._rule.tls
+
+    @property
+    def public(self) -> str:
+        """The public address of the trunk; "" where it has none of its own."""
+        return self._rule.public
 
     def allows(self, address: str, *, host: str = "") -> bool:
         """Whether `address` may be sent to; `host` is the name that resolved to it."""

@@ -48,10 +48,11 @@ GOODBYE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStats:
-    """Counts of an endpoint. `calls`, `transactions`, `dialogs`, `rtp_ports_used` are current, the others
-    count since the start, messages as in `sip.stack.counts`. `blocked`: messages not sent because their
-    address is closed to the trunk. `shed`: requests refused before parsing, for lack of time or capacity.
-    `wrong_passwords`: requests with wrong credentials, those included that were refused unchecked."""
+    """Counts of an endpoint. `calls`, `transactions`, `dialogs`, `rtp_ports_used`, `banned` (addresses) are
+    current, the others count since the start, messages as in `sip.stack.counts`. `blocked`: messages not sent
+    because their address is closed to the trunk. `shed`: requests refused before parsing, for lack of time or
+    capacity. `wrong_passwords`: requests with wrong credentials, those included that were refused unchecked.
+    `bans`: of addresses, `silenced`: requests of strangers without an answer (`sip.strangers`)."""
 
     calls: int
     transactions: int
@@ -66,6 +67,9 @@ class EndpointStats:
     foreign: int
     blocked: int
     wrong_passwords: int
+    banned: int
+    bans: int
+    silenced: int
 
     @classmethod
     def of(cls, driver: Driver, gate: AdmissionPolicy, *, calls: int, ports: int, blocked: int) -> Self:
@@ -85,6 +89,9 @@ class EndpointStats:
             foreign=counts.foreign,
             blocked=blocked,
             wrong_passwords=gate.wrong_passwords.wrong_ones,
+            banned=gate.strangers.banned_now(driver.loop.time()),
+            bans=gate.strangers.bans,
+            silenced=gate.strangers.silenced,
         )
 
 
@@ -107,7 +114,7 @@ class Endpoint:
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
         self._invites: dict[DialogSetId, tuple[Invite, Call]] = {}
-        self._gate = AdmissionPolicy(self._trunks, settings.public_address or "sip", room=self._has_room)
+        self._gate = AdmissionPolicy.of(settings, self._trunks, room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
         self._open, self._blocked = False, 0
@@ -277,7 +284,7 @@ class Endpoint:
         stream sends nothing to one that is closed to the trunk."""
         stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
         return Capabilities(
-            self._driver.local.host(hop),
+            trunk.settings.public_address or self._driver.local.host(hop),
             stream.local_port,
             trunk.codecs,
             reaches=None if trunk.settings.symmetric_rtp is True else reaches,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Protocol
@@ -66,6 +66,7 @@ class Trunk:
             frozenset(host.lower() for host in settings.trusted_hosts),
             dialer.addresses_of,
             ClientTls.of(settings.tls) if settings.tls is not None else None,
+            settings.public_address,
         )
         self.invite_settings = InviteSettings(
             session_expires_s=settings.session_expires_s,
@@ -105,6 +106,12 @@ class Trunk:
         return self.registered and any(
             address in (self._dialer.addresses_of(hop_of(uri).host) or ()) for uri in self.uris
         )
+
+    @property
+    def addresses(self) -> Iterator[str]:
+        """The known addresses of the trunk's servers."""
+        for uri in self.uris if self.proxy is None else (*self.uris, self.proxy):
+            yield from self._dialer.addresses_of(hop_of(uri).host) or ()
 
     @property
     def servers(self) -> Sequence[ServerHealth]:
@@ -185,5 +192,6 @@ class Trunk:
         user = caller_id or self.settings.username or "anonymous"
         if not NUMBER.fullmatch(user):
             raise LocalError("a caller has 1 to 64 of 0-9 A-Z a-z + * # . _ -")
-        host = self.uris[0].host if self.settings.username else self._dialer.host_towards(self.uris[0])
+        here = self.settings.public_address or self._dialer.host_towards(self.uris[0])
+        host = self.uris[0].host if self.settings.username else here
         return NameAddr(Uri("sip", user, host), self.settings.caller_name)

@@ -34,7 +34,8 @@ class TrunkSettings:
     (`sip.called_number`), in order. `identity`: where the number of either side stands beside From.
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
     that registers with `username` and `password` gets the trunk's calls. `srtp`: how its media is protected
-    (`sip.sdp.security`). `accept_refer`: its calls take a REFER of the far end.
+    (`sip.sdp.security`). `accept_refer`: its calls take a REFER of the far end. `public_address`: written to
+    the trunk's peers in Via, Contact, From and SDP instead of that of the endpoint.
     """
 
     id: str
@@ -67,6 +68,7 @@ class TrunkSettings:
     accept_register: bool = False
     srtp: Srtp = Srtp.OFF
     accept_refer: bool = False
+    public_address: str = ""
 
     def __post_init__(self) -> None:
         try:

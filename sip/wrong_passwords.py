@@ -72,21 +72,21 @@ class WrongPasswords:
 
     def right(self, host: str, username: str) -> None:
         """Notes that `username` authenticated from `host`."""
-        place = (_client(host), username)
+        place = (subscriber(host), username)
         self._known[place] = None
         self._known.move_to_end(place)
         if len(self._known) > KNOWN_LIMIT:
             self._known.popitem(last=False)
 
     def _place(self, host: str, username: str) -> Place:
-        client = _client(host)
+        client = subscriber(host)
         return (client, username if (client, username) in self._known else "")
 
     def _left(self, tries: _Tries, now: float) -> float:
         return min(float(TRIES), tries.left + (now - tries.at) / REFILL_S)
 
 
-def _client(host: str) -> str:
+def subscriber(host: str) -> str:
     """Returns the name of a peer for counting: an IPv4 address, or an IPv6 /64."""
     try:
         address = ip_address(canonical(host))

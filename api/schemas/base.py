@@ -39,7 +39,8 @@ class Word(Model):
 
 class TranscriptLine(Model):
     """One utterance of the transcript, with its times in the recording in milliseconds. The agent's text ends
-    with the last word that the caller heard; `interrupted`: the agent was cut off there."""
+    with the last word that the caller heard; `interrupted`: the agent was cut off there, and nobody heard the
+    words `unheard` after it."""
 
     role: Literal["agent", "caller"]
     text: str
@@ -48,6 +49,7 @@ class TranscriptLine(Model):
     confidence: float
     interrupted: bool
     words: list[Word]
+    unheard: str = ""
 
 
 class Latency(Model):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
     phases = Phases(plan)
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        with serving(directory) as server:
+        served = partial(serving, directory, kernels=directory / "kernels")
+        with served() as server:  # there are no kernels yet
             figures["start_cold_s"] = round(server.started_s, 2)
-        with serving(directory) as server, floors(directory) as floor:
+        with served() as server, floors(directory) as floor:
             figures["start_warm_s"] = round(server.started_s, 2)
             _say("one call")
             figures["one"] = phases.talk(server, 1, plan.single_seconds, beside=floor)
@@ -56,7 +58,7 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
             _say("set-up and tear-down")
             figures["set_up"] = phases.set_up(server)
         if sweep:
-            with serving(directory) as server, floors(directory) as floor:
+            with served() as server, floors(directory) as floor:
                 _say("more and more calls")
                 figures["sweep"] = phases.sweep(server, floor)
     figures["load_average_after"] = os.getloadavg()

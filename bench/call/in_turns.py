@@ -12,7 +12,6 @@ from bench import report
 from bench.call.caller import Mode
 from bench.call.phases import Phases, Plan
 from bench.call.processes import serving
-from pipeline import kernel_cache
 
 TURNS: Final = 5
 TARGET: Final = 1.15
@@ -29,8 +28,6 @@ def measure(plan: Plan) -> dict[str, Any]:
     figures: dict[str, Any] = {"load_average_before": os.getloadavg(), "calls": plan.calls}
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        if kernel_cache.place().is_dir():  # the start is not what is measured
-            (directory / "kernels").symlink_to(kernel_cache.place())
         with serving(directory) as server:
             phases.talk(server, plan.calls, plan.seconds / 2)
             for turn in range(TURNS):

@@ -20,6 +20,7 @@ import click
 
 from bench.support.processes import Usage, command_of, module_of, tree, usage_of
 from mediaserver.local_node import free_port
+from pipeline import kernel_cache
 
 KEY: Final = "bench-calls-key"
 SCRIPT_NUMBER: Final = "+14155550101"
@@ -149,10 +150,10 @@ class MediaServer(Target):
 
 
 class ServerUnderTest(MediaServer):
-    """The unmodified server with stub engines. `started_s`: seconds from its start to the first 200 of
-    /readyz."""
+    """The unmodified server with stub engines. `kernels`: where compiled ones are kept. `started_s`: seconds
+    from its start to the first 200 of /readyz."""
 
-    def __init__(self, directory: Path, more: str = "") -> None:
+    def __init__(self, directory: Path, more: str, kernels: Path) -> None:
         http, sip = free_port(), free_port()
         config = directory / "server.toml"
         config.write_text(
@@ -170,9 +171,8 @@ class ServerUnderTest(MediaServer):
         )
         began = time.monotonic()
         command = [sys.executable, "-m", "bench.call.server", "serve", "--config", str(config)]
-        cache = str(directory / "kernels")
         log = directory / "server.log"
-        super().__init__(command, ("127.0.0.1", sip), log, http=http, NUMBA_CACHE_DIR=cache)
+        super().__init__(command, ("127.0.0.1", sip), log, http=http, NUMBA_CACHE_DIR=str(kernels))
         wait_ready(self, f"http://127.0.0.1:{http}/readyz")
         self.started_s = time.monotonic() - began
 
@@ -195,9 +195,10 @@ def wait_ready(target: Target, url: str) -> None:
 
 
 @contextmanager
-def serving(directory: Path, more: str = "") -> Iterator[ServerUnderTest]:
-    """Runs the unmodified server for the length of the block; `more` is added to its configuration."""
-    server = ServerUnderTest(directory, more)
+def serving(directory: Path, more: str = "", *, kernels: Path | None = None) -> Iterator[ServerUnderTest]:
+    """Runs the unmodified server for the length of the block; `more` is added to its configuration.
+    `kernels`: where compiled ones are kept, this process's place for them unless given."""
+    server = ServerUnderTest(directory, more, kernels or kernel_cache.place())
     try:
         yield server
     finally:

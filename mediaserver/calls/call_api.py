@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.live_events import LiveEvents
 from mediaserver.calls.validation import (
     UNKNOWN_AGENT,
     CallRequest,
@@ -65,6 +66,10 @@ class StoredRecording:
 
 class Live(Protocol):
     """The calls in progress on this node."""
+
+    @property
+    def events(self) -> LiveEvents:
+        """Where these calls tell what happens in them."""
 
     def find(self, call_id: str, /) -> CallDetailRecord | None:
         """Returns the record of the call of that id, None where this node does not have it."""
@@ -198,6 +203,11 @@ class CallApi:
             )
         except LocalError as error:
             raise InvalidRequest(str(error)) from None
+
+    @property
+    def live_events(self) -> LiveEvents:
+        """What happens in the calls in progress on this node."""
+        return self._live.events
 
     async def hang_up(self, access: Access, call_id: str) -> Stopping:
         """Ends a call in any state. Raises `NotFound`."""

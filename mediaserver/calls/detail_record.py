@@ -205,7 +205,9 @@ class CallDetailRecord(SessionObserver):
         """Puts the number of this call on the company's do-not-call list, whatever number the agent heard."""
         store, claim = self._services.store, self.claim
         if claim.phone_number:
-            self.note("do_not_call", lambda: store.bar(claim.company_id, claim.phone_number, reason=reason))
+            self.note(
+                "do_not_call", lambda: store.opt_out(claim.company_id, claim.phone_number, reason=reason)
+            )
 
     def note(self, name: str, write: Write, *, done: Callable[[], None] | None = None) -> None:
         """Queues an essential write of the journal, which is never dropped."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mediaserver.errors import StoreError
+from mediaserver.queue.cancel import COMPANY_REMOVED
 from mediaserver.queue.history import HistoryChanged
 from mediaserver.queue.ledger import NODE_LOST
 from mediaserver.queue.records import Claim, Reaped, Renewal
@@ -152,10 +153,10 @@ class Dispatch:
         if reaped.requeued or reaped.unknown:
             counts = {"requeued": len(reaped.requeued), "unknown": len(reaped.unknown)}
             log.warning("calls of a lost node reaped", extra=counts)
-        for call_id in reaped.unknown:
-            log.warning("call ended", extra={"call_id": call_id, "status": "UNKNOWN", "cause": NODE_LOST})
-        if reaped.orphaned:
-            log.warning("calls of a removed company cancelled", extra={"calls": len(reaped.orphaned)})
+        ended = [(call_id, "UNKNOWN", NODE_LOST) for call_id in reaped.unknown]
+        ended += [(call_id, "CANCELLED", COMPANY_REMOVED) for call_id in reaped.orphaned]
+        for call_id, status, cause in ended:
+            log.warning("call ended", extra={"call_id": call_id, "status": status, "cause": cause})
 
     async def _grant_wishes(self) -> None:
         try:

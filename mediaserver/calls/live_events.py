@@ -155,7 +155,7 @@ class LiveEvents:
         return reader
 
     def leave(self, reader: LiveReader) -> None:
-        """Closes a reader."""
+        """Takes a reader off the list; `tell` no longer fills its queue."""
         if reader in self._readers:
             self._readers.remove(reader)
             self._until = self.clock() + RESUME_S

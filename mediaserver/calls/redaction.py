@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from pkgutil import resolve_name
@@ -251,7 +251,8 @@ class Redactor:
 
     def _redacted(self, entry: TranscriptEntry, spans: Sequence[Span]) -> TranscriptEntry:
         if not spans:
-            return entry
+            # A number may begin in what was heard and go on in what was not.
+            return entry if not entry.unheard else replace(entry, unheard="")
         hidden = frozenset(self._marked_words(entry, spans))
         words = tuple(
             type(word)("[…]", word.start_ms, word.end_ms) if place in hidden else word

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import click
 
-from mediaserver import private
-from mediaserver.e164 import country_of, normalise
 from mediaserver.errors import InvalidNumber, SettingsError
+from mediaserver.files import private
+from mediaserver.numbers.e164 import country_of, normalise
 from mediaserver.settings import load
 
 TEXT = """\

@@ -17,9 +17,10 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from mediaserver.db.sqlite import Sqlite, version_of_file
 from mediaserver.errors import LocalError, SchemaTooNew, StoreError
@@ -35,6 +36,21 @@ class Row(Protocol):
 
     def __getitem__(self, column: str, /) -> Any:
         """Returns the value in `column`."""
+
+
+class Record(Protocol):
+    """A dataclass whose fields are named as columns."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def read_row(kind: type[AnyRecord], row: Row, **converted: Any) -> AnyRecord:
+    """Makes a `kind` of `row`: each field is the column of its name, where `converted` does not give it."""
+    names = (field.name for field in fields(kind) if field.name not in converted)
+    return kind(**{name: row[name] for name in names}, **converted)
 
 
 class Tx(Protocol):

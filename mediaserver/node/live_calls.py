@@ -42,6 +42,7 @@ class LiveCalls:
         )
         self.journal = services.journal
         self.traces = services.traces
+        self.events = services.live_events
         self._endpoint = endpoint
 
     def find(self, call_id: str) -> CallDetailRecord | None:

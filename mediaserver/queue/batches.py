@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, among, position_of
+from mediaserver.db.database import Row, Tx, among, position_of, read_row
 from mediaserver.errors import LocalError
 from mediaserver.queue.outbox import write_event
 from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
@@ -86,17 +86,7 @@ def find(
 
 
 def _batch(row: Row) -> BatchRow:
-    return BatchRow(
-        id=row["id"],
-        company_id=row["company_id"],
-        agent_id=row["agent_id"],
-        webhook_id=row["webhook_id"],
-        status=BatchStatus(row["shown"]),
-        total=row["total"],
-        open=row["open"],
-        created_at_ms=row["created_at_ms"],
-        ended_at_ms=row["ended_at_ms"],
-    )
+    return read_row(BatchRow, row, status=BatchStatus(row["shown"]))
 
 
 def held_status(tx: Tx, batch_id: str) -> BatchStatus | None:

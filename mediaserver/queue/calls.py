@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, read_row
 from mediaserver.errors import LocalError
 from mediaserver.queue import decisions, search
 from mediaserver.queue.outbox import write_event
@@ -33,8 +32,6 @@ VALUES (:id, :company_id, :agent_id, :trunk_id, :batch_id, 'outbound', :phone_nu
 RETURNING *
 """
 
-_ROW_FIELDS = tuple(field.name for field in fields(CallRow))
-_ATTEMPT_FIELDS = tuple(field.name for field in fields(AttemptRow))
 _DOCUMENTS = ("variables", "metadata", "transcript", "turns", "analysis", "sip")
 
 
@@ -65,7 +62,7 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
 
 def call_row(row: Row) -> CallRow:
     """Makes a `CallRow` of a row of `calls`."""
-    return CallRow(**_columns(row))
+    return read_row(CallRow, row, **_states(row))
 
 
 def fill_variables(tx: Tx, claim: Claim) -> bool:
@@ -92,29 +89,22 @@ def call(tx: Tx, company_id: str, call_id: str) -> CallRecord | None:
     if row is None:
         return None
     attempts = tx.rows("SELECT * FROM attempts WHERE call_id = :call_id ORDER BY number", call_id=call_id)
-    return CallRecord(
-        **_columns(row),
+    return read_row(
+        CallRecord,
+        row,
         **{name: json.loads(row[name]) for name in _DOCUMENTS},
-        recording_path=row["recording_path"],
-        recording_url=row["recording_url"],
-        recording_node=row["recording_node"],
-        attempts=tuple(_attempt(attempt) for attempt in attempts),
+        **_states(row),
+        attempts=tuple(read_row(AttemptRow, each, status=CallStatus(each["status"])) for each in attempts),
         decisions=tuple(decisions.of_call(tx, call_id)),
     )
 
 
-def _columns(row: Row) -> dict[str, Any]:
-    values = {name: row[name] for name in _ROW_FIELDS}
-    values["is_test"] = bool(values["is_test"])
-    values["status"] = CallStatus(values["status"])
-    values["stage"] = Stage(values["stage"])
-    return values
-
-
-def _attempt(row: Row) -> AttemptRow:
-    values = {name: row[name] for name in _ATTEMPT_FIELDS}
-    values["status"] = CallStatus(values["status"])
-    return AttemptRow(**values)
+def _states(row: Row) -> dict[str, Any]:
+    return {
+        "is_test": bool(row["is_test"]),
+        "status": CallStatus(row["status"]),
+        "stage": Stage(row["stage"]),
+    }
 
 
 def counts(tx: Tx) -> StoreCounts:

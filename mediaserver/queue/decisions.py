@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Tx, read_row
 
 
 class Rule(StrEnum):
@@ -82,15 +82,4 @@ def note(tx: Tx, call_id: str, ruling: Ruling) -> None:
 def of_call(tx: Tx, call_id: str) -> Sequence[Decision]:
     """Returns all decisions about a call, oldest first."""
     rows = tx.rows("SELECT * FROM decisions WHERE call_id = :call_id ORDER BY number", call_id=call_id)
-    return [_decision(row) for row in rows]
-
-
-def _decision(row: Row) -> Decision:
-    return Decision(
-        at_ms=row["at_ms"],
-        last_at_ms=row["last_at_ms"],
-        times=row["times"],
-        rule=Rule(row["rule"]),
-        reason=row["reason"],
-        until_ms=row["until_ms"],
-    )
+    return [read_row(Decision, row, rule=Rule(row["rule"])) for row in rows]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, position_of
+from mediaserver.db.database import Row, Tx, position_of, read_row
 from mediaserver.errors import LocalError
 
 PAGE_LIMIT = 200
@@ -146,7 +146,7 @@ def get(tx: Tx, company_id: str, delivery_id: int) -> DeliveryReport | None:
         "SELECT * FROM delivery_attempts WHERE delivery_id = :delivery_id ORDER BY number",
         delivery_id=delivery_id,
     )
-    return DeliveryReport(_row(row), row["body"], tuple(_attempt(attempt) for attempt in attempts))
+    return DeliveryReport(_row(row), row["body"], tuple(read_row(DeliveryAttempt, each) for each in attempts))
 
 
 def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
@@ -192,31 +192,4 @@ def _conditions(wanted: DeliveryFilter) -> tuple[str, dict[str, Any]]:
 
 
 def _row(row: Row) -> DeliveryRow:
-    return DeliveryRow(
-        id=row["id"],
-        event_id=row["event_id"],
-        kind=row["kind"],
-        sequence=row["sequence"],
-        call_id=row["call_id"],
-        subscription_id=row["subscription_id"],
-        url=row["url"],
-        state=DeliveryState(row["state"]),
-        attempts=row["attempts"],
-        created_at_ms=row["created_at_ms"],
-        due_at_ms=row["due_at_ms"],
-        settled_at_ms=row["settled_at_ms"],
-        last_status=row["last_status"],
-        last_error=row["last_error"],
-        last_duration_ms=row["last_duration_ms"],
-    )
-
-
-def _attempt(row: Row) -> DeliveryAttempt:
-    return DeliveryAttempt(
-        number=row["number"],
-        ended_at_ms=row["ended_at_ms"],
-        duration_ms=row["duration_ms"],
-        status=row["status"],
-        error=row["error"],
-        response=row["response"],
-    )
+    return read_row(DeliveryRow, row, state=DeliveryState(row["state"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Tx, read_row
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.numbers.e164 import normalise
 from mediaserver.queue.requests import DoNotCall, DoNotCallPage
@@ -26,7 +26,7 @@ def add(tx: Tx, company_id: str, numbers: Sequence[str], *, reason: str = "") ->
     )
 
 
-def bar(tx: Tx, company_id: str, phone_number: str, *, reason: str = "") -> bool:
+def opt_out(tx: Tx, company_id: str, phone_number: str, *, reason: str = "") -> bool:
     """Adds a number as a trunk gave it to the company's list. False: it is not a number, or was listed
     before."""
     company = tx.row("SELECT country FROM companies WHERE id = :company_id", company_id=company_id)
@@ -71,8 +71,5 @@ def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNot
         after=cursor,
         limit=limit + 1,
     )
-    page = tuple(
-        DoNotCall(phone_number=row["phone_number"], reason=row["reason"], created_at_ms=row["created_at_ms"])
-        for row in rows[:limit]
-    )
+    page = tuple(read_row(DoNotCall, row) for row in rows[:limit])
     return DoNotCallPage(page, page[-1].phone_number if len(rows) > limit else "")

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, read_row
 from mediaserver.errors import LocalError
 from mediaserver.queue import batches, decisions, history, rules, search
 from mediaserver.queue.cancel import cancel_orphans
@@ -209,20 +209,9 @@ def _room(lane: Row, limit: int) -> dict[str, object]:
 
 def claim_of(row: Row) -> Claim:
     """Makes the claim of a row of `calls`."""
-    return Claim(
-        call_id=row["id"],
-        epoch=row["epoch"],
-        node=row["owner"],
-        company_id=row["company_id"],
-        agent_id=row["agent_id"],
-        trunk_id=row["trunk_id"],
-        phone_number=row["phone_number"],
-        dial_number=row["dial_number"],
-        webhook_id=row["webhook_id"],
-        variables=json.loads(row["variables"]),
-        metadata=json.loads(row["metadata"]),
-        is_test=bool(row["is_test"]),
-        sip=json.loads(row["sip"]),
+    documents = {name: json.loads(row[name]) for name in ("variables", "metadata", "sip")}
+    return read_row(
+        Claim, row, call_id=row["id"], node=row["owner"], is_test=bool(row["is_test"]), **documents
     )
 
 

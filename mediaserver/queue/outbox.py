@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, read_row
 from mediaserver.errors import LocalError
 from mediaserver.queue.deliveries import write_attempt
 from mediaserver.queue.records import Delivery
@@ -205,17 +205,8 @@ def take(tx: Tx, room: Mapping[str, int], *, lease_ms: int) -> list[Delivery]:
 
 
 def _delivery(row: Row) -> Delivery:
-    return Delivery(
-        id=row["id"],
-        event_id=row["event_id"],
-        subscription_id=row["subscription_id"],
-        call_id=row["call_id"],
-        url=row["url"],
-        body=row["body"],
-        attempt=row["attempts"] + 1,
-        tries=row["attempts"] + 1 - row["attempts_before"],
-        created_at_ms=row["created_at_ms"],
-    )
+    attempt = row["attempts"] + 1
+    return read_row(Delivery, row, attempt=attempt, tries=attempt - row["attempts_before"])
 
 
 def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:

@@ -16,6 +16,7 @@ from mediaserver.settings.values import (
     Country,
     HeaderName,
     HeaderPattern,
+    Host,
     Name,
     Network,
     NumberFormat,
@@ -161,6 +162,7 @@ class TrunkTerms(Table):
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
     outbound_proxy: SipUri | None = None
+    public_address: Host | None = None
     follow_redirects: int = Field(default=0, ge=0, le=10)
     transfer: Literal["bridge", "refer", "auto"] = "bridge"
     refer_to: Literal["sip", "tel"] = "sip"

@@ -90,6 +90,9 @@ class SipSettings(Table):
     media_threads: int = Field(default=1, ge=1, le=64)
     trace: bool = True
     dns: Address | None = None
+    ban_after: int = Field(default=10, ge=0, le=1000)
+    ban_s: float = Field(default=600.0, gt=0, le=7 * 86_400)
+    never_ban: tuple[Network, ...] = ("127.0.0.0/8", "::1/128")
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
 
     @field_validator("engine")

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, read_row
 from mediaserver.errors import Conflict, LocalError
 from mediaserver.queue.personal_data import audit
 from mediaserver.queue.records import NewWebRoom
@@ -287,18 +287,8 @@ def keys_used(tx: Tx, key_ids: Iterable[str]) -> None:
 
 
 def _key(row: Row) -> KeyInfo:
-    return KeyInfo(
-        id=row["id"],
-        company_id=row["company_id"],
-        name=row["name"],
-        hint=row["hint"],
-        scopes=frozenset(json.loads(row["scopes"])),
-        agents=frozenset(json.loads(row["agents"])),
-        from_file=bool(row["from_file"]),
-        created_at_ms=row["created_at_ms"],
-        last_used_at_ms=row["last_used_at_ms"],
-        expires_at_ms=row["expires_at_ms"],
-    )
+    scopes, agents = (frozenset(json.loads(row[name])) for name in ("scopes", "agents"))
+    return read_row(KeyInfo, row, scopes=scopes, agents=agents, from_file=bool(row["from_file"]))
 
 
 def open_room(tx: Tx, room: NewWebRoom) -> None:

@@ -159,7 +159,7 @@ class Store:
     # Who is never called
     do_not_call = _read(do_not_call_rows.find)
     add_do_not_call = _write(do_not_call_rows.add)
-    bar = _write(do_not_call_rows.bar)
+    opt_out = _write(do_not_call_rows.opt_out)
     remove_do_not_call = _write(do_not_call_rows.remove)
     may_not_call = _read(do_not_call_rows.listed)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from llvmlite import binding
 from numba.core import caching, codegen
+from numba.core.runtime.nrt import rtsys
 
 from pipeline import kernel_cache
 
@@ -48,8 +50,39 @@ class _Locator(caching.UserProvidedCacheLocator):
         return cls(py_func, py_file)
 
 
+class _Loaded(codegen.JITCodeLibrary):
+    """A kernel out of the cache. The LLVM code beside its machine code is for kernels that are compiled with
+    it inside; numba would parse it in every start, which takes longer than all else of loading."""
+
+    _linkable = b""
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Loaded:
+        name, _, (machine_code, linkable) = state
+        loaded = cls(codegen, name)
+        loaded._linkable = linkable
+        loaded.enable_object_caching()  # type: ignore[no-untyped-call]
+        loaded._set_compiled_object(machine_code)  # type: ignore[no-untyped-call]
+        loaded._finalize_final_module()  # type: ignore[no-untyped-call]
+        return loaded
+
+    def _get_module_for_linking(self) -> Any:
+        if self._shared_module is None:
+            self._shared_module = binding.parse_bitcode(self._linkable)
+        return self._shared_module
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Returns the address of a function of this kernel; numba knows the names from the LLVM code only."""
+        return int(self._codegen._engine.get_function_address(name))
+
+
 class _Files(caching.CompileResultCacheImpl):
     _locator_classes: list[type[object]] = [_Locator]  # noqa: RUF012 - as numba declares it
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Returns the kernel that `payload` is of."""
+        with _libraries(target_context.codegen(), _Loaded):
+            return super().rebuild(target_context, payload)  # type: ignore[no-untyped-call]
 
 
 class _Cache(caching.FunctionCache):
@@ -57,9 +90,12 @@ class _Cache(caching.FunctionCache):
 
     _impl_class = _Files
 
+    # numba's own imports all that it can compile before it reads a file, 0.25 s of every start. Machine code
+    # needs numba's runtime alone; who compiles imports the rest.
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except _DAMAGED as error:
             log.info("compiled kernel not read", extra={"path": self.cache_path, "reason": repr(error)})
             with suppress(OSError):
@@ -96,6 +132,16 @@ class _Part(codegen.JITCodeLibrary):
     def codegen(self) -> Any:
         """Hands out the code generator but for the one thing that needs machine code."""
         return _WithoutEnvironments(self._codegen)
+
+
+@contextmanager
+def _libraries(generator: Any, kind: type[codegen.JITCodeLibrary]) -> Iterator[None]:
+    """What numba's code generator makes is of this `kind`, in numba's lock."""
+    whole, generator._library_class = generator._library_class, kind
+    try:
+        yield
+    finally:
+        generator._library_class = whole
 
 
 class _WithoutEnvironments:
@@ -150,12 +196,8 @@ def _compile_when_called(kernel: Any, signatures: Iterable[Any]) -> None:
 
     def compiled_first(*arguments: Any) -> Any:
         if not kernel.signatures:
-            generator = kernel.targetctx.codegen()
-            whole, generator._library_class = generator._library_class, _Part
-            try:
+            with _libraries(kernel.targetctx.codegen(), _Part):
                 _compile(kernel, signatures)
-            finally:
-                generator._library_class = whole
         return types_of_call(*arguments)
 
     kernel.get_call_template = compiled_first

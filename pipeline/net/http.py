@@ -187,7 +187,7 @@ class GuardedSession:
         return self._session
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections; a later request opens others."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -364,6 +364,10 @@ class EndpointTable(EngineTable):
     query: dict[str, str] = Field(default_factory=dict, repr=False, max_length=20)
     extra_body: ExtraBody = Field(default_factory=dict, max_length=50)
 
+    def endpoint(self, *, timeout_s: float) -> ModelEndpoint:
+        """Makes the client of this server. `timeout_s`: default of the longest wait for a whole answer."""
+        return ModelEndpoint(self.base_url, api_key=self.api_key, timeout_s=timeout_s, extras=self.extras)
+
     @property
     def extras(self) -> Extras:
         """What is sent with every request beside the API's own."""

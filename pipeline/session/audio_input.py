@@ -330,8 +330,7 @@ class AudioInput:
         return replace(heard, text=clean_text(heard.text), words=words)
 
     def recent(self) -> Pcm:
-        """The last `kept_ms` of the far end's audio, int16 at `rate_hz`, with silence for the agent's
-        echo."""
+        """The far end's last `kept_ms`, int16 at `rate_hz`, with silence for the agent's echo."""
         self.line.catch_up()
         return self._kept.samples()
 

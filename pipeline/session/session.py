@@ -82,9 +82,10 @@ class Session:
         vad: MakeVoiceDetector = EnergyVad,
         resumption: Resumption | None = None,
     ) -> None:
-        settings, self._loop, self._leg = settings or SessionSettings(), asyncio.get_running_loop(), leg
+        settings = settings or SessionSettings()
+        self._loop, self._leg = asyncio.get_running_loop(), leg
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
-        self._answer_detector, self._recording = answer_detector, recording
+        self._answer_detector, self._recording, self._echo = answer_detector, recording, EchoGate(leg.rate_hz)
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
         self._call_id, self._leg_reason, self._ended, self._may_listen = call_id, "", 0.0, vad is EnergyVad
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
@@ -101,7 +102,6 @@ class Session:
             detector=detector,
         )
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
-        self._echo = EchoGate(leg.rate_hz)
         self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
         self._dialogue.playout.tap, self._dialogue.playout.line_tap = self._played, self._left
 
@@ -243,6 +243,8 @@ class Session:
             for frame, (sent_ns, _) in zip(frames, told, strict=True):
                 self._echo.played(frame, sent_ns / _NS)
         self._dialogue.sounded(told)
+        if self._turn_log.words_followed:
+            self._words.played(told[-1][0] / _NS)
         if self._recording is not None:
             self._recording.agent_frames(frames, told)
 

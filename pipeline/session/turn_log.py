@@ -14,7 +14,7 @@ from pipeline.result import EngineFault, SessionObserver, Silence, TurnRecord
 from pipeline.session.parts import Resumption
 from pipeline.speech import HeardWord
 from pipeline.text.redaction import Redaction, masked
-from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry
+from pipeline.transcript import Role, TimedWord, Transcript, TranscriptEntry, unheard_words
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +182,7 @@ class TurnLog:
                     )
                     for word in words
                 ),
+                unheard=unheard_words(utterance.text, words) if interrupted else "",
             )
         )
 

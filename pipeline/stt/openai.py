@@ -71,10 +71,7 @@ class OpenAiSpeechToText:
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiSpeechToText:
         """Keys: those of `TranscriptionSettings`. Raises `SettingsRefused`."""
         read = read_table("openai", TranscriptionSettings, settings)
-        endpoint = ModelEndpoint(
-            read.base_url, api_key=read.api_key, timeout_s=read.timeout_s, extras=read.extras
-        )
-        return cls(endpoint, read)
+        return cls(read.endpoint(timeout_s=read.timeout_s), read)
 
     @property
     def deadline_s(self) -> float:

@@ -61,10 +61,7 @@ class OpenAiTextToSpeech:
     def from_settings(cls, settings: Mapping[str, Any]) -> OpenAiTextToSpeech:
         """Keys: those of `OpenAiSpeechSettings`. Raises `SettingsRefused`."""
         read = read_table("openai", OpenAiSpeechSettings, settings)
-        endpoint = ModelEndpoint(
-            read.base_url, api_key=read.api_key, timeout_s=read.timeout_s, extras=read.extras
-        )
-        return cls(endpoint, read)
+        return cls(read.endpoint(timeout_s=read.timeout_s), read)
 
     @property
     def rate_hz(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sip.dialog.dialog import Dialog, DialogSetId
 from sip.dialog.events import InviteAnswered
 from sip.dialog.in_dialog import refuse_body
@@ -37,7 +39,11 @@ class IncomingInvite(Invite):
         self.usage.dialog = dialog = Dialog.as_called(
             request,
             local_tag=dialog_set.local_tag,
-            contact=core.contact(transaction.source, request.uri.number, secure=_asks_for_sips(request)),
+            contact=core.contact(
+                replace(transaction.source, egress=self.usage.egress),
+                request.uri.number,
+                secure=_asks_for_sips(request),
+            ),
             source=transaction.source,
             egress=self.usage.egress,
         )

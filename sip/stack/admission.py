@@ -42,6 +42,20 @@ class Refused:
     headers: HeaderLines = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """A request from `source` that is answered without a transaction: its bytes as `received`, None where
+    the transport proves the sender, and those of the answer as `sent`."""
+
+    status: int
+    source: Hop
+    received: int | None
+    sent: int
+
+
+Answers = Callable[[RefusedRequest, float], bool]
+"""Decides, at a time, whether a refused request is answered."""
+
 CAPABLE = Refused(200, (("Allow", ALLOW), ("Accept", SDP), ("Supported", ", ".join(sorted(SUPPORTED_TAGS)))))
 """The answer to OPTIONS outside any dialog: the capabilities of this server."""
 
@@ -68,6 +82,12 @@ class AdmissionControl(Gate, Protocol):
 
     def of_a_trunk(self, host: str) -> bool:
         """Whether the address `host` belongs to a trunk."""
+
+    def silent(self, host: str, now: float) -> bool:
+        """Whether requests from `host` outside any dialog get no answer; asked before they are parsed."""
+
+    def answers(self, refused: RefusedRequest, now: float) -> bool:
+        """Whether a refused request is answered; counts it."""
 
 
 def unknown_method(request: Request) -> Refused | None:

@@ -34,7 +34,9 @@ class EndpointSettings:
     `tls` needs `tls_server`, the context with the certificate; trunks over TLS are verified with
     `tls_client`, by default against the system's authorities. Connections of peers get no descriptor from
     `descriptor_ceiling` on. `trace`: the messages of each call are kept (`sip.transaction.traces`). `dns`:
-    "host:port" of the name server to ask instead of the system's."""
+    "host:port" of the name server to ask instead of the system's. `ban_after`: refused requests in a row
+    after which a stranger's address gets no answers for `ban_s`, 0: none does; nor do `never_ban`, networks,
+    and the trunks' addresses."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -49,6 +51,9 @@ class EndpointSettings:
     tls_client: ssl.SSLContext | None = None
     trace: bool = True
     dns: str | None = None
+    ban_after: int = 10
+    ban_s: float = 600.0
+    never_ban: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
 
 
 class Driver:
@@ -69,15 +74,15 @@ class Driver:
             ceiling=settings.descriptor_ceiling,
             dns_server=settings.dns,
         )
+        names = self.transport.names
         self.local = LocalAddresses(
-            self.transport.addresses,
-            public=settings.public_address,
-            known_address=self.transport.names.known,
+            self.transport.addresses, public=settings.public_address, known_address=names.known
         )
         self.stack = Stack(
             gate,
             self.local.signalling,
-            addresses_of=self.transport.names.addresses_of,
+            addresses_of=names.addresses_of,
+            answers=gate.answers,
             user_agent=settings.user_agent,
             streams=settings.tcp is not None,
         )
@@ -87,14 +92,14 @@ class Driver:
             full=gate.full,
             undecided=gate.undecided,
             of_a_trunk=gate.of_a_trunk,
+            silent=gate.silent,
+            answers=gate.answers,
         )
-        self.router = Router(self.transport.dns, self.transport.names)
+        self.router = Router(self.transport.dns, names)
         self.traces = Traces(self._ends_of, keeps=settings.trace)
-        self._settings = settings
-        self._take = take
+        self._settings, self._take = settings, take
         self._timer: asyncio.TimerHandle | None = None
-        self._flushing = False
-        self._turning = False
+        self._flushing = self._turning = False
 
     async def open(self) -> None:
         """Binds the sockets. Raises OSError, and `LocalError` for a bad address or TLS without a context."""

@@ -21,6 +21,7 @@ from functools import partial
 
 from sip.errors import MalformedMessage
 from sip.message.message import Request, Response, response_to
+from sip.stack.admission import Answers, RefusedRequest
 from sip.stack.glance import Glance, glance, refusal
 from sip.stack.stack import Stack, server_key
 from sip.transaction.hop import Hop, response_hop
@@ -63,7 +64,7 @@ REMEMBERED = 50_000
 
 Message = Request | Response | MalformedMessage
 Act = Callable[[float], None]
-Refuse = Callable[[int], None]
+Refuse = Callable[[int, float], None]
 
 
 @dataclass(slots=True)
@@ -128,7 +129,8 @@ class Refusals:
 class Inflow:
     """Queues messages before a stack. `busy` returns the seconds during which no new request is admitted, 0:
     admitted; `full` the same for new calls alone; `undecided` counts calls that the application has not
-    taken; `of_a_trunk` tells whether an address is a trunk's."""
+    taken; `of_a_trunk` tells whether an address is a trunk's, `silent` whether its new requests are dropped,
+    `answers` whether a refused one is answered."""
 
     def __init__(
         self,
@@ -138,6 +140,8 @@ class Inflow:
         full: Callable[[], int],
         undecided: Callable[[], int] = lambda: 0,
         of_a_trunk: Callable[[str], bool] = lambda host: False,
+        silent: Callable[[str, float], bool] = lambda host, now: False,
+        answers: Answers = lambda refused, now: True,
     ) -> None:
         self.shed = 0
         """Requests refused here since the start, repetitions included."""
@@ -146,6 +150,7 @@ class Inflow:
         self._full = full
         self._undecided = undecided
         self._of_a_trunk = of_a_trunk
+        self._silent, self._answers = silent, answers
         self._waiting: dict[str, _Newcomer] = {}
         self._known: deque[Act] = deque()
         self._done = 0
@@ -175,14 +180,19 @@ class Inflow:
             self._pass(act, now)
         elif seen.method == "ACK" and self._refusals.known(seen.key, now):
             return  # acknowledges a refusal sent here, of which nothing is kept
+        elif seen.outside and self._silent(source.host, now):
+            return
         else:
-            asks, refuse = seen.method if seen.outside else "", partial(self._refuse_unread, seen, source)
+            asks = seen.method if seen.outside else ""
+            refuse = partial(self._refuse_unread, seen, source, len(data))
             self._sort(_Arrival(asks, seen.key, source.host, act, refuse), now)
 
     def message(self, message: Message, source: Hop, now: float) -> None:
         """Takes one message of a stream connection."""
         act = partial(self._stack.receive_message, message, source)
         asks, key = _asks(message)
+        if asks and self._silent(source.host, now):
+            return
         refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
         self._sort(_Arrival(asks, key, source.host, act, refuse), now)
 
@@ -237,7 +247,7 @@ class Inflow:
             self._pass(arrival.act, now)
         else:
             self.shed += 1
-            arrival.refuse(self._busy() or RETRY_AFTER_S)
+            arrival.refuse(self._busy() or RETRY_AFTER_S, now)
 
     def _invited(self, arrival: _Arrival, now: float) -> None:
         key = arrival.key
@@ -258,7 +268,7 @@ class Inflow:
     def _turn_away(self, key: str, refuse: Refuse, now: float) -> None:
         self.shed += 1
         self._refusals.add(key, now)
-        refuse(self._closed() or RETRY_AFTER_S)
+        refuse(self._closed() or RETRY_AFTER_S, now)
 
     def _closed(self) -> int:
         """Returns the seconds during which no new call is admitted; 0: admitted."""
@@ -269,11 +279,12 @@ class Inflow:
     def _token(self, host: str, now: float) -> bool:
         return self._buckets[self._of_a_trunk(host)].take(now)
 
-    def _refuse_unread(self, seen: Glance, source: Hop, retry_after_s: int) -> None:
+    def _refuse_unread(self, seen: Glance, source: Hop, size: int, retry_after_s: int, now: float) -> None:
         data, place = refusal(seen, source, retry_after_s=retry_after_s, tag=self._tag(seen.key))
-        self._stack.transmit(data, place, "")
+        if self._answers(RefusedRequest(503, source, size, len(data)), now):
+            self._stack.transmit(data, place, "")
 
-    def _refuse(self, request: Request, source: Hop, key: str, retry_after_s: int) -> None:
+    def _refuse(self, request: Request, source: Hop, key: str, retry_after_s: int, now: float) -> None:
         headers = (("Retry-After", str(retry_after_s)),)
         response = response_to(request, 503, to_tag=self._tag(key), headers=headers)
         self._stack.transmit(response.to_bytes(), response_hop(request.via, source), "")
@@ -295,5 +306,5 @@ def _asks(message: Message) -> tuple[str, str]:
         return "", ""
 
 
-def _nobody(retry_after_s: int) -> None:
+def _nobody(retry_after_s: int, now: float) -> None:
     """Does nothing, since responses are not refused."""

@@ -12,8 +12,9 @@ _MAX_REMEMBERED = 1024
 
 
 class LocalAddresses:
-    """The host and port for Via, Contact and SDP: the public address if one is configured, else the bound
-    address, else (bound to all) the source address of the route to the peer."""
+    """The host and port for Via, Contact and SDP: the public address of the trunk (`Hop.egress`) or of the
+    endpoint if one is configured, else the bound address, else (bound to all) the source address of the route
+    to the peer."""
 
     def __init__(
         self,
@@ -34,8 +35,8 @@ class LocalAddresses:
 
     def host(self, hop: Hop) -> str:
         """Returns the host, for media too."""
-        if self._public:
-            return self._public
+        if public := (hop.egress.public if hop.egress is not None else "") or self._public:
+            return public
         bound = self._bound.get(hop.transport) or next(iter(self._bound.values()), ("0.0.0.0", 0))
         if not ip_address(bound[0]).is_unspecified:
             return bound[0]

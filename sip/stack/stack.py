@@ -25,9 +25,11 @@ from sip.message.message import MalformedRequest, Request, Response, parse, resp
 from sip.message.uri import Uri, format_hostport
 from sip.stack.admission import (
     CAPABLE,
+    Answers,
     Gate,
     HeaderLines,
     Refused,
+    RefusedRequest,
     refusal,
     unanswerable,
     unknown_method,
@@ -61,17 +63,20 @@ class Stack:
         local_address: Callable[[Hop], tuple[str, int]],
         *,
         addresses_of: Callable[[str], Collection[str] | None] = lambda host: (host,),
+        answers: Answers = lambda refused, now: True,
         user_agent: str = "",
         streams: bool = False,
         random: Random | None = None,
     ) -> None:
         """`local_address`: host and port under which the other end of a hop reaches this endpoint;
-        `addresses_of`: as in `Dialogs`; `streams`: large requests may use TCP; `random`: seeded in tests."""
+        `addresses_of`: as in `Dialogs`; `answers`: of requests that are refused; `streams`: large requests
+        may use TCP; `random`: seeded in tests."""
         self.clock = Clock()
         self.user_agent = user_agent
         self.random = random or SystemRandom()
         self.counts = StackCounts()
-        self._gate = gate
+        self._gate, self._answers = gate, answers
+        self._read = 0  # bytes of the datagram that is handled
         self._local_address = local_address
         self._streams = streams
         self._secret = secrets.token_bytes(16)
@@ -125,6 +130,7 @@ class Stack:
             message: Request | Response | MalformedMessage = parse(data)
         except MalformedMessage as fault:
             message = fault
+        self._read = len(data)
         self.receive_message(message, source, now)
 
     def receive_message(
@@ -134,7 +140,7 @@ class Stack:
         self.counts.received += 1
         if isinstance(message, MalformedMessage):
             request = message.request if isinstance(message, MalformedRequest) else None
-            self._malformed(message, request, source)
+            self._malformed(message, request, source, now)
             return
         try:
             if isinstance(message, Response):
@@ -143,7 +149,7 @@ class Stack:
                 self._request(message, source, now)
         except MalformedMessage as fault:
             # Header fields that the parser does not check are parsed where they are used.
-            self._malformed(fault, message if isinstance(message, Request) else None, source)
+            self._malformed(fault, message if isinstance(message, Request) else None, source, now)
 
     def handle_timer(self, now: float) -> None:
         """Runs every timer that is due at `now`."""
@@ -250,20 +256,22 @@ class Stack:
         client.start(now)
         return client
 
-    def _malformed(self, fault: MalformedMessage, request: Request | None, source: Hop) -> None:
+    def _malformed(self, fault: MalformedMessage, request: Request | None, source: Hop, now: float) -> None:
         self.counts.malformed += 1
         if request is None or request.method == "ACK":
             return
         try:
-            self._refuse(request, Refused(fault.code), source)
+            self._refuse(request, Refused(fault.code), source, now)
         except MalformedMessage:
             return  # without a valid Via there is nowhere to answer to
 
-    def _refuse(self, request: Request, refused: Refused, source: Hop) -> None:
-        """Answers statelessly, without a transaction."""
+    def _refuse(self, request: Request, refused: Refused, source: Hop, now: float) -> None:
+        """Answers statelessly, without a transaction, if at all."""
         self.counts.refused += 1
-        response = refusal(request, refused, self._secret)
-        self.transmit(response.to_bytes(), response_hop(request.via, source), "")
+        data = refusal(request, refused, self._secret).to_bytes()
+        received = None if source.reliable else self._read
+        if self._answers(RefusedRequest(refused.status, source, received, len(data)), now):
+            self.transmit(data, response_hop(request.via, source), "")
 
     def _response(self, response: Response, source: Hop, now: float) -> None:
         if len(response.vias) != 1 or not self.clients.receive(response, source, now):
@@ -287,7 +295,7 @@ class Stack:
         elif request.to.tag is None:
             refused = self._outside(request, source, now)
         if refused is not None:
-            self._refuse(request, refused, source)
+            self._refuse(request, refused, source, now)
 
     def _serve(self, request: Request, source: Hop) -> ServerTransaction:
         via = request.via

@@ -96,9 +96,11 @@ async def test_a_call_is_told_from_its_start_to_its_end_and_again_after_a_break(
             await talk(site.sip)
             told = await mine.until("call.ended")
             last = mine.last
-            server.live_events.tell("call.state", _claim(told, "other"), 1, {"state": "listening"})
+            server.call_api.live_events.tell("call.state", _claim(told, "other"), 1, {"state": "listening"})
             assert (await others.next())["data"] == {"state": "listening"}, "nothing of acme's before it"
-            server.live_events.tell("call.state", _claim(told, "acme", INBOUND), 1, {"state": "hearing"})
+            server.call_api.live_events.tell(
+                "call.state", _claim(told, "acme", INBOUND), 1, {"state": "hearing"}
+            )
             assert (await anothers.next())["data"] == {"state": "hearing"}
         kinds = [each["type"] for each in told]
         assert kinds[:2] == ["call.started", "call.answered"]
@@ -145,7 +147,7 @@ async def test_the_stream_is_closed_to_other_keys_and_ends_with_the_server(tmp_p
             assert (answer.status, await answer.json()) == (400, {"error": "agent: unknown field"})
         async with client.get(EVENTS, headers=bearer(KEY)) as answer:
             await answer.content.readline()
-            server.live_events.close()
+            server.call_api.live_events.close()
             async with asyncio.timeout(PATIENCE_S):
                 await answer.content.read()
         async with client.get(EVENTS, headers=bearer(KEY)) as answer:

@@ -123,7 +123,7 @@ def test_an_impaired_line_loses_and_delays_packets_and_keeps_their_order() -> No
 def test_a_report_for_the_port_below_does_not_end_the_load() -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(5)
+        server.settimeout(30)
         job = Job(server=server.getsockname(), called="+14155550101", first_number=1)
         with closing(Generator(job)) as generator:
             generator.call(time.time_ns())

@@ -27,7 +27,7 @@ def test_the_carrier_is_busy_for_every_call_and_counts_each_once() -> None:
     )
     try:
         with socket.socket(type=socket.SOCK_DGRAM) as phone:
-            phone.settimeout(5)
+            phone.settimeout(30)
             for _ in range(2):
                 phone.sendto(invite.encode(), ("127.0.0.1", carrier.port))
                 answer = phone.recv(65_536).decode().split("\r\n")

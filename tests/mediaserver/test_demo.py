@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,7 @@ from mediaserver.compile_kernels import COMPILATIONS
 from mediaserver.demo import sentences
 from mediaserver.demo.micro_whisper import unknown_words
 from mediaserver.demo.persona import PATIENTS, WISHES, Line, Persona, word_errors, words_of
-from mediaserver.demo.run import Screen
+from mediaserver.demo.run import Screen, keep_serving
 from mediaserver.demo.speech import LOST, Speech, embedded, what_is_missing
 from mediaserver.demo.stage import Ports, demo_config, told_by, write_config
 from mediaserver.errors import LocalError
@@ -267,3 +268,16 @@ def test_the_called_person_waits_for_words_that_the_agent_says(speech: Speech) -
     spoken |= {"mary", "williams", *words_of("5550142")}
     for line in PATIENTS[speech]:
         assert spoken.issuperset(line.to), line
+
+
+async def test_the_demo_ends_with_the_address_of_its_calls_page(capfd: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    serving = asyncio.create_task(keep_serving(screen, Ports(8080, 2, 3, 4), "call-1"))
+    await asyncio.sleep(0)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    screen.output.close()
+    told = capfd.readouterr().out.splitlines()[-1]
+    page = "http://127.0.0.1:8080/dashboard/calls/call-1"
+    assert told == f"The call on one clock, with the key demo-key: {page}"

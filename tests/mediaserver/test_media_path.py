@@ -38,6 +38,7 @@ from sip.rtp.packet import RtpPacket
 from sip.rtp.ports import PortRange
 from sip.sdp.media_plan import CODECS, Codec
 from tests.support.paths import ROOT
+from tests.support.ports import free_rtp_range
 from tests.support.speech.conversation import FakeAgent, FakeStt, FakeTts, voice
 from tests.support.speech.media import plan
 
@@ -218,7 +219,7 @@ async def recording_to(folder: Path, rate_hz: int) -> AsyncIterator[Recording]:
 
 
 async def phone_call(codec: Codec, folder: Path, entry: Stage) -> Visits:
-    loop, ports = asyncio.get_running_loop(), PortRange(24000, 39999)
+    loop, ports = asyncio.get_running_loop(), PortRange(*free_rtp_range())
     encoding, into, sent = encoder(codec), np.zeros(MAX_PAYLOAD_BYTES, np.uint8), 0
     with ExitStack() as cleanup:
         far, _ = map(cleanup.enter_context, ports.bind(HOST))

@@ -77,6 +77,7 @@ class World:
 
     client: Client
     page: Page
+    port: int
     talked: dict[str, Any]
     failed: dict[str, Any]
 
@@ -138,7 +139,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
             await page.call("Page.enable")
             script = "window.pwned = () => { window.pwned_by = 1; }; window.alert = window.pwned;"
             await page.call("Page.addScriptToEvaluateOnNewDocument", source=script)
-            yield World(client, page, talked, await fail(client))
+            yield World(client, page, site.sip, talked, await fail(client))
 
 
 async def test_a_key_is_asked_for_kept_in_the_tab_and_refused_in_words(world: World) -> None:
@@ -295,3 +296,18 @@ async def test_the_policy_has_no_way_in(world: World) -> None:
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
     async with world.client.get("/static/dashboard/nothing.js") as answer:
         assert answer.status == 404
+
+
+async def test_a_live_call_is_followed_and_hung_up(world: World) -> None:
+    page = world.page
+    async with RawCall(world.port, ASKING_NUMBER) as call:
+        await call.answered()
+        async with world.client.get("/api/v1/calls?status=ANSWERED", headers=bearer(KEY)) as listed:
+            [row] = (await listed.json())["calls"]
+        await world.call_page(row)
+        await page.until("document.getElementById('outcome').textContent === 'They are talking.'")
+        await page.until("document.getElementById('transcript').textContent.includes('How can I help?')")
+        await page.run("document.getElementById('hangup').click()")
+        call.reply(await call.asked("BYE"))
+    await page.until("document.getElementById('outcome').textContent.startsWith('It was answered')")
+    assert await page.run("document.getElementById('hangup').hidden") is True

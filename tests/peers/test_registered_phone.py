@@ -114,3 +114,16 @@ async def test_a_registered_phones_audio_is_protected_and_no_trace_shows_a_key(t
     assert "inline:***" in trace
     assert set(re.findall(r"inline:(\S{3})", trace)) == {"***"}
     assert set(re.findall(rb"inline:(\S{3})", pcap)) == {b"***"}
+
+
+async def test_a_phone_registers_from_where_scanners_would_be_banned(tmp_path: Path) -> None:
+    """No address is spared: the challenge is no longer than what the telephone sent, or comes a moment
+    later."""
+    site = phone_site(tmp_path)
+    site.add("[sip]", "never_ban = []")
+    site.change(f"sip:127.0.0.1:{site.carrier}", "sip:192.0.2.1:5060")
+    async with running(site) as (server, _):
+        phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site))
+        async with phone:
+            await until(lambda: server.endpoint.trunks["carrier"].binding is not None)
+        assert (server.endpoint.stats.bans, server.endpoint.stats.banned) == (0, 0)

@@ -12,6 +12,7 @@ from pipeline.audio import wav
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.baresip import baresip
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone
@@ -27,7 +28,7 @@ async def test_both_hear_each_other(tmp_path: Path, codec: str, rate_hz: int, tr
     line_hz = 48000 if codec.startswith("opus") else rate_hz
     async with (
         baresip(tmp_path, codec, tone(440, 4.0, line_hz), line_hz, transport=transport) as port,
-        Endpoint(EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24500, 24599))) as phone,
+        Endpoint(EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range())) as phone,
     ):
         trunk = phone.add_trunk(TrunkSettings(id="bs", uri=f"sip:127.0.0.1:{port};transport={transport}"))
         call = await trunk.call("bs")

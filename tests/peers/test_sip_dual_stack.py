@@ -10,6 +10,7 @@ import pytest
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.sip_phones import PATIENCE_S, address
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone
@@ -27,8 +28,8 @@ def heard(ear: Party) -> bool:
 async def test_a_listener_on_every_address_takes_and_places_calls_of_both_families(
     host: str, transport: str
 ) -> None:
-    everywhere = EndpointSettings(udp="[::]:0", tcp="[::]:0", rtp_ports=(26000, 26099))
-    peer = EndpointSettings(udp=f"{host}:0", tcp=f"{host}:0", rtp_ports=(26100, 26199))
+    everywhere = EndpointSettings(udp="[::]:0", tcp="[::]:0", rtp_ports=free_rtp_range())
+    peer = EndpointSettings(udp=f"{host}:0", tcp=f"{host}:0", rtp_ports=free_rtp_range())
     async with Endpoint(everywhere) as ours, Endpoint(peer) as theirs:
         networks = ("127.0.0.1/32", "::1/128")
         for here, there in ((ours, theirs), (theirs, ours)):

@@ -16,6 +16,7 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.sipp import Sipp
 from tests.support.speech.scenario import (
     as_called,
@@ -42,7 +43,7 @@ READY_S = 0.3  # SIPp has no way to say that it listens
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
     async with Endpoint(
-        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(25000, 25199))
+        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range(200))
     ) as endpoint:
         yield endpoint
 
@@ -114,7 +115,7 @@ async def test_sipp_proves_who_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         request("BYE", 3),
         expect(200),
     )
-    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(25000, 25199))
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range(200))
     async with Endpoint(settings) as phone:
         phone.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", username="acme", password="secret"))
         port = port_of(phone)
@@ -161,7 +162,7 @@ async def test_a_registration_is_refreshed_and_goes_to_the_next_registrar_after_
         await until(lambda: trunk.registration is not None and trunk.registration.index == 1)
         assert trunk.registered
         await backup.passed()
-    there = EndpointSettings(udp=f"127.0.0.1:{backup.port}", rtp_ports=(25200, 25299))
+    there = EndpointSettings(udp=f"127.0.0.1:{backup.port}", rtp_ports=free_rtp_range())
     async with Endpoint(there) as beyond:  # a call goes where we are registered
         beyond.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", allow_from=("127.0.0.1",)))
         call = await trunk.call("+14155550123")

@@ -14,6 +14,7 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import CallState, HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone, write_wav
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.peer
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
     async with Endpoint(
-        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24000, 24199))
+        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range(200))
     ) as endpoint:
         yield endpoint
 

@@ -15,6 +15,7 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.states import HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.sipp import Sipp
 from tests.support.waiting import until
 
@@ -40,7 +41,7 @@ class Digits:
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
     async with Endpoint(
-        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24200, 24399), max_calls=20)
+        EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range(200), max_calls=20)
     ) as endpoint:
         yield endpoint
 

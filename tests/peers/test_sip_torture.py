@@ -13,6 +13,7 @@ from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.hostile import wrong_answer
 from tests.support.hostile.torture import MESSAGES
+from tests.support.ports import free_rtp_range
 
 pytestmark = pytest.mark.peer
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.peer
 @pytest.fixture
 async def phones() -> AsyncIterator[tuple[Endpoint, Endpoint]]:
     """One that answers every call, and one that calls it."""
-    settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24600, 24899))
+    settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range(300))
     async with Endpoint(settings) as called, Endpoint(settings) as caller:
         called.add_trunk(TrunkSettings(id="in", uri="sip:127.0.0.1:9", allow_from=("127.0.0.0/8",)))
         answering = asyncio.create_task(answer_all(called))

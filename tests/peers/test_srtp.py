@@ -17,6 +17,7 @@ from sip.sdp.security import Srtp
 from sip.states import HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.baresip import baresip
 from tests.support.sip.softphone import SoftphoneProcess
 from tests.support.speech.leg import Party
@@ -31,7 +32,7 @@ OURS_HZ, THEIRS_HZ = 700, 440
 
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
-    async with Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24700, 24799))) as endpoint:
+    async with Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range())) as endpoint:
         yield endpoint
 
 

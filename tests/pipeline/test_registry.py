@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,3 +62,27 @@ def test_what_the_engine_refuses_is_passed_on() -> None:
             registry.load("tts", "picky", {"pitsch": 3})
     finally:
         registry.unregister("tts", "picky")
+
+
+BROKEN = {
+    "import": ("raise RuntimeError('secret')", "RuntimeError at .*broken_import.py, line 1"),
+    "syntax": ("class Ears(", "SyntaxError at"),
+    "arguments": ("class Ears:\n    def __init__(self): ...", r"TypeError \(.*takes 1 positional"),
+    "option": (
+        "class Ears:\n    def __init__(self, options): options['secret']",
+        "KeyError at .*broken_option.py, line 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_a_class_that_cannot_be_made_is_a_missing_engine(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check`, a reload and the management API name it; the server starts without it."""
+    source, reason = BROKEN[mistake]
+    (tmp_path / f"broken_{mistake}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EngineMissing, match=reason) as raised:
+        registry.load("stt", f"broken_{mistake}:Ears", {})
+    assert "secret" not in str(raised.value)

@@ -24,6 +24,7 @@ from sip.trunk_settings import TrunkSettings
 from tests.support.authority import Authority, serving
 from tests.support.hostile.rogue import rogue
 from tests.support.node.node import running, write_site
+from tests.support.ports import free_rtp_range
 from tests.support.sip.name_server import name_server
 
 PATIENCE_S = 20.0
@@ -33,7 +34,7 @@ ZONE = {("carrier.test", "A"): (60, ["127.0.0.1"])}
 @asynccontextmanager
 async def carrier(context: ssl.SSLContext) -> AsyncIterator[int]:
     """A carrier over TLS that is always busy, at the port."""
-    settings = EndpointSettings(tls="127.0.0.1:0", tls_server=context, rtp_ports=(24200, 24299))
+    settings = EndpointSettings(tls="127.0.0.1:0", tls_server=context, rtp_ports=free_rtp_range())
     async with Endpoint(settings) as phone:
         phone.add_trunk(TrunkSettings(id="us", uri="sip:127.0.0.1:9", allow_from=("127.0.0.0/8",)))
 
@@ -80,7 +81,7 @@ def refusing(context: ssl.SSLContext) -> Iterator[int]:
 @asynccontextmanager
 async def phone(udp: str | None = None) -> AsyncIterator[Endpoint]:
     async with name_server(ZONE) as names:
-        settings = EndpointSettings(udp=udp, tcp="127.0.0.1:0", rtp_ports=(24300, 24399), dns=names.address)
+        settings = EndpointSettings(udp=udp, tcp="127.0.0.1:0", rtp_ports=free_rtp_range(), dns=names.address)
         async with Endpoint(settings) as made:
             yield made
 

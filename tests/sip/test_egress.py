@@ -18,10 +18,11 @@ from sip.states import HangupCause
 from sip.transaction.hop import Transmission, hop_of
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, rogue, traps, udp
+from tests.support.ports import free_rtp_range
 from tests.support.waiting import until
 
 PATIENCE_S = 20.0
-SETTINGS = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24700, 24799))
+SETTINGS = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range())
 OPEN = EgressPolicy(["127.0.0.1/32"])
 
 

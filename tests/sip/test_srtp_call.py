@@ -16,6 +16,7 @@ from sip.message.message import Response
 from sip.sdp.security import Srtp
 from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
+from tests.support.ports import free_rtp_range
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.leg import Party
 from tests.support.waiting import until
@@ -50,7 +51,7 @@ class ProtectedCall(RawCall):
 
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
-    async with Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24800, 24899))) as endpoint:
+    async with Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range())) as endpoint:
         endpoint.add_trunk(
             TrunkSettings(id="peer", uri="sip:127.0.0.1:9", allow_from=("127.0.0.1/32",), srtp=Srtp.SDES)
         )

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 # Below the ports that Linux gives to those who ask for any (32768 and up), so that no connection takes one.
 _FIRST, _LAST = 20_000, 32_000
-_SHARES = 16
-_SINGLE = 375  # of a share; the others are for RTP
+_SHARES = 8
+_SINGLE = 376  # of a share; the others are for RTP
 
 
 def _share() -> range:
@@ -43,8 +43,8 @@ def free_port() -> int:
     raise RuntimeError("no free port")
 
 
-def free_rtp_ports(count: int = 80) -> str:
-    """A range for RTP, its ends free. Raises RuntimeError."""
+def free_rtp_range(count: int = 80) -> tuple[int, int]:
+    """The first and the last port of a range for RTP, both free. Raises RuntimeError."""
     end = _share().stop
     for _ in range(len(_share())):
         first = next(_media)
@@ -53,8 +53,14 @@ def free_rtp_ports(count: int = 80) -> str:
         if _free(first, socket.SOCK_DGRAM) and _free(first + count - 1, socket.SOCK_DGRAM):
             for _ in range(count // 2):
                 next(_media)
-            return f"{first}-{first + count - 1}"
+            return first, first + count - 1
     raise RuntimeError("no free range of ports")
+
+
+def free_rtp_ports(count: int = 80) -> str:
+    """As `free_rtp_range`, as a configuration has it. Raises RuntimeError."""
+    first, last = free_rtp_range(count)
+    return f"{first}-{last}"
 
 
 def _free(port: int, kind: socket.SocketKind) -> bool:

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -21,6 +22,7 @@ from sip.call import Call
 from tests.support.node.node import NUMBER, Client, Node, Site, place_call, running, until_final, write_site
 from tests.support.paths import ROOT
 from tests.support.sip.carrier import Carrier, carrier
+from tests.support.sip.registrar import registrar
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -80,9 +82,13 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
         logging.getLogger("mediaserver").removeHandler(handler)
 
 
-async def scraped(client: Client) -> dict[str, Metric]:
+async def exposed(client: Client) -> str:
     async with client.get("/metrics") as answer:
-        return {family.name: family for family in text_string_to_metric_families(await answer.text())}
+        return await answer.text()
+
+
+async def scraped(client: Client) -> dict[str, Metric]:
+    return {family.name: family for family in text_string_to_metric_families(await exposed(client))}
 
 
 async def value(client: Client, sample: str, **labels: str) -> float:
@@ -156,6 +162,16 @@ async def test_a_trunk_counts_its_final_codes_and_the_delay_until_it_rings(node:
     )
     more_s = await value(node.client, "mediaserver_trunk_post_dial_delay_seconds_sum", trunk="carrier")
     assert more_s - delay_s >= 0.3
+
+
+async def test_a_trunk_that_registers_says_whether_its_contact_is_held(tmp_path: Path) -> None:
+    site = write_site(tmp_path)
+    site.add('[[trunk]]\nid = "carrier"', 'username = "acme"\npassword = "pw"\nregister = true')
+    async with running(site) as (_, client):
+        assert 'mediaserver_trunk_registered{trunk="carrier"} 0.0' in await exposed(client)
+    async with registrar(site.carrier), running(site) as (server, client):
+        await until(lambda: server.endpoint.trunks["carrier"].registered)
+        assert 'mediaserver_trunk_registered{trunk="carrier"} 1.0' in await exposed(client)
 
 
 async def test_the_sip_endpoint_tells_counts_from_what_is_there_now(node: Node) -> None:

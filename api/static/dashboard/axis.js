@@ -48,12 +48,13 @@ function wordsLane(lane, story, role, span) {
   const items = mine.map((line, place) => {
     const room = mine[place + 1] ? mine[place + 1].from - 0.05 : story.whole;
     const words = line.words.length ? line.words.map((word) => [h("span", { "data-t": word.startMs / 1000 }, word.text), " "]) : line.text;
-    return h("div", { class: "at", "data-who": role, title: line.text, vars: span(line.from, Math.min(room, Math.max(line.to, line.from) + 1.6)) }, said(words), line.interrupted ? cut() : null);
+    return h("div", { class: "at", "data-who": role, title: line.text, vars: span(line.from, Math.min(room, Math.max(line.to, line.from) + 1.6)) }, said(words), line.interrupted ? cut(line) : null);
   });
   lane("words", role === "caller" ? "Caller said" : "Agent said", "", items);
 }
 
-export const cut = () => h("span", { class: "cut", title: "The caller broke in here; what followed was not heard" }, " ✂ cut off");
+// What an agent would have said, had the caller not broken in.
+export const cut = (line) => h("span", { class: "cut", title: "The caller broke in here; what follows was not heard" }, " ✂ ", line.unheard ? h("s", {}, said(line.unheard)) : "cut off");
 
 function statesLane(lane, story, span, { seek, tell }) {
   lane("states", "Turn state", "", story.states.map((each) => {

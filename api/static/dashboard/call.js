@@ -52,7 +52,7 @@ function show(call, trace) {
 }
 
 function head(call) {
-  const name = call.promptVariables.name || call.sip.displayName, who = call.phoneNumber || "nobody’s number";
+  const name = call.promptVariables.name || call.sip.displayName, who = call.phoneNumber || "number erased or withheld";
   document.title = `${name || who}: call`;
   at("who").replaceChildren(...(name ? [said(name), " ", h("span", { class: "soft" }, number(who))] : [number(who)]));
   const [text, tone] = STATUS[call.status];
@@ -101,7 +101,7 @@ function transcript(call) {
     const turn = latency.get(line);
     const node = h("li", { "data-who": line.role, onclick: () => { seek(line.from); follow(); } },
       h("a", { href: `#t=${line.from.toFixed(1)}` }, clock(line.from)), h("span", { class: "who" }, line.role === "agent" ? "Agent" : "Caller"),
-      h("span", { class: "said" }, said(line.text), line.interrupted ? cut() : null), turn ? h("small", { class: "num", "data-slow": turn.slow }, ms(turn.total)) : null);
+      h("span", { class: "said" }, said(line.text), line.interrupted ? cut(line) : null), turn ? h("small", { class: "num", "data-slow": turn.slow }, ms(turn.total)) : null);
     return { from: line.from, node };
   });
   at("transcript").replaceChildren(...lines.map((each) => each.node));
@@ -254,7 +254,7 @@ async function tried(work) {
 }
 
 function written() {
-  return story.lines.map((line) => `${clock(line.from, 1)}\t${line.role}\t${line.text}${line.interrupted ? " [cut off]" : ""}`).join("\n");
+  return story.lines.map((line) => `${clock(line.from, 1)}\t${line.role}\t${line.text}${line.interrupted ? ` [cut off${line.unheard ? `: ${line.unheard}` : ""}]` : ""}`).join("\n");
 }
 
 function keep(text, name) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Tx, read_row
 
 PAGE_LIMIT = 200
 
@@ -56,15 +56,5 @@ def find(tx: Tx, company_id: str, *, subject: str = "", before: int = 0, limit: 
     limit = min(limit, PAGE_LIMIT)
     rows = tx.rows(_FIND, company_id=company_id, subject=subject, before=before, limit=limit + 1)
     page = rows[:limit]
-    entries = tuple(
-        Audited(
-            company_id=row["company_id"],
-            key_id=row["key_id"],
-            request_id=row["request_id"],
-            operation=row["operation"],
-            subject=row["subject"],
-            created_at_ms=row["created_at_ms"],
-        )
-        for row in page
-    )
+    entries = tuple(read_row(Audited, row) for row in page)
     return AuditPage(entries, str(page[-1]["position"]) if len(rows) > limit else "")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, among
+from mediaserver.db.database import Row, Tx, among, read_row
 from mediaserver.errors import Conflict, NotFound
 from mediaserver.queue import search
 from mediaserver.queue.cancel import request_hangup
@@ -252,15 +252,5 @@ def _check_no_hold(tx: Tx, company_id: str, subject: Subject, ids: Sequence[str]
 
 def _erasure(row: Row) -> Erasure:
     done = row["open_calls"] == 0 and row["open_files"] == 0
-    return Erasure(
-        id=row["id"],
-        fingerprint=row["fingerprint"],
-        key_id=row["key_id"],
-        created_at_ms=row["created_at_ms"],
-        calls=row["calls"],
-        events=row["events"],
-        files=row["files"],
-        open_calls=row["open_calls"],
-        open_files=row["open_files"],
-        ended_at_ms=max(row["created_at_ms"], row["erased_at_ms"], row["removed_at_ms"]) if done else 0,
-    )
+    ended_at_ms = max(row["created_at_ms"], row["erased_at_ms"], row["removed_at_ms"]) if done else 0
+    return read_row(Erasure, row, ended_at_ms=ended_at_ms)

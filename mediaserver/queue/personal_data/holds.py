@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Tx, read_row
 from mediaserver.errors import LocalError
 
 HELD = """
@@ -48,7 +48,7 @@ def put(tx: Tx, company_id: str, *, call_id: str = "", numbers: Sequence[str] = 
     )
     if row is None:
         raise LocalError("the hold was not written")
-    return _hold(row)
+    return read_row(Hold, row)
 
 
 def lift(tx: Tx, company_id: str, hold_id: str) -> bool:
@@ -64,8 +64,4 @@ def find(tx: Tx, company_id: str) -> Sequence[Hold]:
     rows = tx.rows(
         "SELECT * FROM holds WHERE company_id = :company_id ORDER BY position", company_id=company_id
     )
-    return [_hold(row) for row in rows]
-
-
-def _hold(row: Row) -> Hold:
-    return Hold(row["id"], row["call_id"], row["phone_number"], row["reason"], row["created_at_ms"])
+    return [read_row(Hold, row) for row in rows]

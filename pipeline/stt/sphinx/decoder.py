@@ -49,10 +49,11 @@ _GRAMMARS = 64
 
 
 class Dictionary:
-    """Pronunciations of cmudict, looked up in the file's bytes (1 ms) instead of 30 MB of Python objects."""
+    """Pronunciations of cmudict, found by bisection in the file's bytes, which are in the order of the words
+    (20 µs), instead of 30 MB of Python objects."""
 
     def __init__(self, path: Path) -> None:
-        self._text = b"\n" + path.read_bytes() + b"\n"
+        self._text = path.read_bytes().rstrip(b"\n") + b"\n"
         self._found: dict[str, tuple[tuple[str, str], ...]] = {}
 
     def knows(self, word: str) -> bool:
@@ -71,16 +72,28 @@ class Dictionary:
         return tuple(dict(self.pronunciations(word))[entry].split())
 
     def _find(self, word: str) -> tuple[tuple[str, str], ...]:
-        at = self._text.find(b"\n" + word.encode() + b" ")
+        at = self._first(word.encode())
         entries = []
-        while at >= 0:
-            end = self._text.find(b"\n", at + 1)
-            entry, _, phones = self._text[at + 1 : end].decode().partition(" ")
-            if entry != word and not entry.startswith(f"{word}("):
+        while at < len(self._text):
+            end = self._text.index(b"\n", at)
+            entry, _, phones = self._text[at:end].decode().partition(" ")
+            if entry.partition("(")[0] != word:
                 break
             entries.append((entry, phones))
-            at = end
+            at = end + 1
         return tuple(entries)
+
+    def _first(self, word: bytes) -> int:
+        """The offset of the first line whose word is `word` or one behind it."""
+        first, last = 0, len(self._text)
+        while first < last:
+            start = self._text.rfind(b"\n", first, (first + last) // 2) + 1 or first
+            end = self._text.index(b"\n", start)
+            if self._text[start:end].partition(b" ")[0].partition(b"(")[0] < word:
+                first = end + 1
+            else:
+                last = start
+        return first
 
 
 class SphinxDecoder:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+import pytest
 
 from mediaserver.calls.dispatch import BATCH, LEASE_MS, Calls, Dispatch
 from mediaserver.errors import StoreUnavailable
@@ -30,6 +33,7 @@ class Queue:
     listed: list[str] = field(default_factory=list)
     unheld: frozenset[str] = frozenset()
     reaped: int = 0
+    ended: Reaped = field(default_factory=lambda: Reaped((), ()))
 
     async def claim(self, node: str, limit: int, ttl_ms: int) -> list[Claim]:
         self._answer()
@@ -53,7 +57,7 @@ class Queue:
     async def reap_expired(self) -> Reaped:
         self._answer()
         self.reaped += 1
-        return Reaped((), ())
+        return self.ended
 
     def _answer(self) -> None:
         if self.away:
@@ -200,3 +204,16 @@ async def test_a_claim_that_this_node_never_heard_of_is_left_to_run_out() -> Non
         await soon(node, 1)
     await node.dispatch.renew_once()
     assert queue.unheld == {"2"}
+
+
+async def test_calls_that_others_left_behind_end_in_the_log_with_a_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = Queue([], ended=Reaped(("7",), ("8",), ("9",)))
+    with caplog.at_level(logging.WARNING, "mediaserver"):
+        await Node(queue, places=1).dispatch.renew_once()
+    told = [vars(each) for each in caplog.records if each.getMessage() == "call ended"]
+    assert [(each["call_id"], each["status"], each["cause"]) for each in told] == [
+        ("8", "UNKNOWN", "node_lost"),
+        ("9", "CANCELLED", "company_removed"),
+    ]

@@ -94,6 +94,14 @@ def test_the_words_of_a_number_are_marked_and_silent() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["My card is 4111", "I see"])
+def test_words_that_nobody_heard_are_not_kept(text: str) -> None:
+    """A number may begin in what was heard and go on in what was not."""
+    said = TranscriptEntry(Role.AGENT, text, 0, 900, interrupted=True, unheard="1111 1111 1111")
+    [kept] = US.entries([said])
+    assert (kept.text, kept.unheard) == (text, "")
+
+
 def test_words_that_are_spelt_otherwise_than_the_text() -> None:
     said = entry("card 4111111111111111", start_ms=0, words="card four one" + " one" * 14)
     assert len(US.silences([said])) == 16

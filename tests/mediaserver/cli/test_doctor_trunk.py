@@ -17,7 +17,7 @@ from tests.support.authority import Authority, serving
 from tests.support.command_line import mediaserver
 from tests.support.hostile.rogue import CLOSED, Rogue, rogue, sdp
 from tests.support.node.node import Site, write_site
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_rtp_range
 from tests.support.sip.name_server import name_server
 
 NUMBER = "+14155550123"
@@ -134,7 +134,7 @@ async def test_a_fault_of_tls_is_named(name: str, tmp_path: Path, monkeypatch: p
         tls="127.0.0.1:0",
         tcp="127.0.0.1:0",
         tls_server=serving(pair, newest=newest),
-        rtp_ports=(24100, 24199),
+        rtp_ports=free_rtp_range(),
     )
     zone = {("carrier.test", "A"): (60, ["127.0.0.1"])}
     async with Endpoint(settings) as carrier, name_server(zone) as names, rogue() as far:

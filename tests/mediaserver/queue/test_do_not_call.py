@@ -104,10 +104,10 @@ async def test_numbers_are_listed_as_they_are_dialled_however_a_trunk_spells_the
 ) -> None:
     with on_engine(engine, tmp_path):
         async with opened(tmp_path, Clock(), settings(company("acme"))) as store:
-            assert await store.bar("acme", "0500000001", reason="asked")
-            assert not await store.bar("acme", "+966 50 000 0001")
-            assert not await store.bar("acme", "anonymous")
-            assert not await store.bar("acme", "")
-            assert not await store.bar("nobody", "ann")
+            assert await store.opt_out("acme", "0500000001", reason="asked")
+            assert not await store.opt_out("acme", "+966 50 000 0001")
+            assert not await store.opt_out("acme", "anonymous")
+            assert not await store.opt_out("acme", "")
+            assert not await store.opt_out("nobody", "ann")
             listed = (await store.do_not_call("acme")).numbers
     assert [(each.phone_number, each.reason) for each in listed] == [("+966500000001", "asked")]

@@ -85,7 +85,7 @@ async def test_a_call_that_is_ended_while_a_tool_is_asked_never_begins(
         await tool.asked.wait()
         call.hang_up()
         tool.answers.set()
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 30)
     assert not agent.joined
     assert [(each.status, each.cause, each.ended_by) for each in outcomes] == [
         (CallStatus.COMPLETED, "normal", "local")

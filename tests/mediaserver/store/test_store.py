@@ -66,7 +66,7 @@ async def test_a_key_for_nobody_or_for_nothing_is_refused(
 async def test_text_that_no_database_takes_is_written_all_the_same(tmp_path: Path, clock: Clock) -> None:
     odd, stored = "told \0 me \ud83d", "told \ufffd me \ufffd"
     async with opened(tmp_path, clock) as store:
-        assert await store.bar("acme", "+966500000001", reason=odd)
+        assert await store.opt_out("acme", "+966500000001", reason=odd)
         row = await store.enqueue(
             new_call("+966500000002", variables={"name": odd}, metadata={"note": [odd]})
         )

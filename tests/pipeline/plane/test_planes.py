@@ -17,6 +17,7 @@ from sip.rtp.media_stream import MediaStream
 from sip.rtp.ports import PortRange
 from sip.sdp.media_plan import PCMU
 from tests.support.paths import ROOT
+from tests.support.ports import free_rtp_range
 from tests.support.speech.media import RecordingListener, plan
 from tests.support.waiting import until
 
@@ -48,7 +49,7 @@ async def test_planes_are_full_together() -> None:
 
 async def test_streams_of_two_planes_hear_each_other() -> None:
     loop = asyncio.get_running_loop()
-    planes, ports = Planes(loop, capacity=8, threads=2), PortRange(24000, 24999)
+    planes, ports = Planes(loop, capacity=8, threads=2), PortRange(*free_rtp_range())
     streams = [MediaStream.open(ports, planes.least_loaded(), host="127.0.0.1", loop=loop) for _ in range(4)]
     assert planes.streams == (2, 2)
     heard = [RecordingListener() for _ in streams]

@@ -324,6 +324,7 @@ def test_barge_in_cuts_the_transcript_at_the_last_word_heard() -> None:
     assert cut.interrupted
     # 1.5 s of speech before the caller begins, 240 to 320 ms until that is a barge-in: 5.8 to 6.1 words
     assert cut.text == "one two three four five six"
+    assert cut.unheard == "seven eight nine ten"
     assert result.turns[0].interrupted
     assert result.interruptions == 1
     said = agent.events[1]

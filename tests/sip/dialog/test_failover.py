@@ -23,7 +23,7 @@ from sip.states import HangupCause
 from sip.transaction.hop import Hop, Transmission
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import rogue
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_rtp_range
 from tests.support.sip.sip_world import Party, World
 
 ALICE, BOB, CAROL = "192.0.2.1", "192.0.2.2", "192.0.2.3"
@@ -254,7 +254,7 @@ def test_a_stranger_that_a_redirection_names_gets_no_digest_for_its_realm(host: 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 async def test_a_port_where_nobody_listens_is_passed_over_at_once(host: str) -> None:
-    settings = EndpointSettings(udp=f"{host}:0", rtp_ports=(24600, 24699))
+    settings = EndpointSettings(udp=f"{host}:0", rtp_ports=free_rtp_range())
     async with Endpoint(settings) as phone:
         dead = f"sip:{host}:{free_port()};transport=udp"
         loop = asyncio.get_running_loop()
@@ -268,7 +268,7 @@ async def test_a_port_where_nobody_listens_is_passed_over_at_once(host: str) -> 
 @pytest.mark.virtual_clock
 async def test_of_several_dead_ports_each_is_passed_over_and_the_living_one_is_not_harmed() -> None:
     """The kernel reports an error of one datagram at the next, whoever that is for."""
-    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24600, 24699))
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range())
     async with Endpoint(settings) as phone, rogue() as far:
         far.say(486)
         dead = [f"sip:127.0.0.1:{free_port()};transport=udp" for _ in range(3)]
@@ -292,7 +292,7 @@ async def test_an_invite_that_waits_for_a_connection_is_not_sent_after_the_call_
         for each in crowd:  # fills the queue: further connections wait
             each.setblocking(False)
             each.connect_ex(slow.getsockname())
-        settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24600, 24699))
+        settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range())
         async with Endpoint(settings) as phone, rogue() as far:
             far.say(486)
             uri = f"sip:127.0.0.1:{slow.getsockname()[1]};transport=tcp"

@@ -17,7 +17,7 @@ from sip.message.uri import Uri
 from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import rogue
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_rtp_range
 from tests.support.sip.sip_world import Party
 from tests.support.waiting import until
 
@@ -129,7 +129,7 @@ def test_servers_that_the_names_no_longer_lead_to_are_asked_no_more() -> None:
 
 
 async def test_a_server_that_is_down_is_passed_over_without_an_invite() -> None:
-    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24400, 24499))
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range())
     async with Endpoint(settings) as phone, rogue() as far:
         far.say(486)
         dead = free_port()

@@ -24,6 +24,7 @@ from sip.rtp.rtcp import Bye, SenderReport, parse
 from sip.rtp.stream_security import Insecure
 from sip.sdp.media_plan import G722, OPUS, PCMA, PCMU, Codec
 from sip.sdp.security import Handshake, Role
+from tests.support.ports import free_rtp_range
 from tests.support.speech.media import (
     RecordingListener,
     Voice,
@@ -89,7 +90,7 @@ class Office:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.plane = Plane(self.loop)
-        self.ports = PortRange(24000, 39999)
+        self.ports = PortRange(*free_rtp_range())
         self.streams: list[MediaStream] = []
         self.peers: list[Peer] = []
 

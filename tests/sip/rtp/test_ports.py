@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sip.rtp.ports import NoPortsLeft, PortRange
+from tests.support.ports import free_rtp_range
 
 HOST = "127.0.0.1"
 
@@ -31,10 +32,8 @@ def bound(ports: PortRange) -> Iterator[int]:
 
 def free_range(pairs: int) -> PortRange:
     """A range in which every pair is free just now."""
-    rng = random.SystemRandom()
     while True:
-        first = 2 * rng.randrange(10_000, 15_000)
-        ports = PortRange(first, first + 2 * pairs - 1)
+        ports = PortRange(*free_rtp_range(2 * pairs))
         with ExitStack() as stack:
             try:
                 for _ in range(pairs):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import pylibsrtp
 import pytest
 
 from bench.support.stepped_stream import SteppedStream
-from pipeline.plane.srtp import Opener, Protection, Sealer
+from pipeline.plane.srtp import SOURCES, Opener, Protection, Sealer, _library
 from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.rtp.packet import RtpPacket
-from tests.support.speech.media import RecordingListener, packets, plan
+from tests.support.speech.media import SSRC, RecordingListener, packets, plan
 
 FRAME_S = 0.02
 
@@ -19,6 +25,24 @@ def keys(suite: Suite) -> Masters:
 
 def seen_from_there(masters: Masters) -> Masters:
     return Masters(masters.received, masters.sent)
+
+
+def there(master: Master, *, sequence: int = 1, ssrc: int = SSRC) -> tuple[SteppedStream, Protection]:
+    """A far end that sends with the key from a packet number on."""
+    made, protection = SteppedStream(plan(), rate_hz=8000, now=0.0), Protection()
+    protection.use(made.line, Masters(master, Master.new(master.suite)))
+    made.line["sequence"], made.line["own_ssrc"] = sequence, ssrc
+    return made, protection
+
+
+def kept(session: Any, ssrcs: Iterable[int]) -> int:
+    """Of how many sources libsrtp has a context."""
+    count = 0
+    for ssrc in ssrcs:
+        with suppress(pylibsrtp.Error):
+            session.remove_stream(ssrc)
+            count += 1
+    return count
 
 
 def stream(masters: Masters | None) -> tuple[SteppedStream, Protection, RecordingListener]:
@@ -114,7 +138,7 @@ def test_packets_under_the_key_before_are_heard_until_the_new_one_is(suite: Suit
     assert int(receiver.line["forged"]) == 1
 
 
-def test_a_key_that_stays_keeps_its_session() -> None:
+def test_a_key_that_stays_or_comes_back_keeps_its_session() -> None:
     masters = keys(Suite.AES_CM_128_HMAC_SHA1_80)
     sender, protection, _ = stream(masters)
     address = int(sender.line["sealer"])
@@ -123,6 +147,8 @@ def test_a_key_that_stays_keeps_its_session() -> None:
     protection.use(sender.line, keys(Suite.AEAD_AES_128_GCM))
     assert int(sender.line["sealer"]) != address
     assert int(sender.line["tag_bytes"]) == 16
+    protection.use(sender.line, masters)
+    assert int(sender.line["sealer"]) == address
 
 
 def test_the_roll_over_of_the_sequence_numbers_is_followed() -> None:
@@ -150,3 +176,71 @@ def test_reports_are_protected_too(suite: Suite) -> None:
     assert opener.report(protected) == report
     assert opener.report(protected) is None
     assert opener.report(bytes(2000)) is None
+
+
+def test_a_far_end_of_ever_new_sources_fills_no_memory() -> None:
+    """Each packet of another source is authentic, and libsrtp looks through all sources for each packet."""
+    master = Master.new(Suite.AES_CM_128_HMAC_SHA1_80)
+    receiver, protection, _ = stream(Masters(Master.new(master.suite), master))
+    for ssrc in range(1, 200):
+        far, _ = there(master, ssrc=ssrc)
+        assert all(receiver.datagram(packet, 0.0) for packet in far.due(FRAME_S))
+    assert int(receiver.line["forged"]) == 0
+    assert protection.opener is not None
+    assert kept(protection.opener._rtp, range(1, 200)) <= SOURCES
+
+
+def test_the_source_that_is_heard_stays_known_among_others() -> None:
+    """Its numbers roll over, and its packets come again."""
+    master = Master.new(Suite.AEAD_AES_128_GCM)
+    receiver, _, listener = stream(Masters(Master.new(master.suite), master))
+    far, _ = there(master, sequence=0xFFC0)
+    sent = []
+    for tick in range(100):
+        stranger, _ = there(master, ssrc=1000 + tick)
+        for packet in far.due(tick * FRAME_S):
+            assert receiver.datagram(packet, tick * FRAME_S)
+            sent.append(packet)
+        for packet in stranger.due(0.0):
+            receiver.datagram(packet, tick * FRAME_S)
+    assert int(receiver.line["forged"]) == 0
+    assert len(listener.frames) == 100
+    assert not any(receiver.datagram(packet, 3.0) for packet in sent)
+    assert int(receiver.line["replayed"]) == 100
+
+
+@pytest.mark.parametrize("suite", list(Suite))
+def test_reports_of_ever_new_sources_fill_no_memory(suite: Suite) -> None:
+    master = Master.new(suite)
+    opener = Opener(master)
+    for ssrc in range(1, 200):
+        report = bytes.fromhex("80c90001") + ssrc.to_bytes(4)
+        assert opener.report(Sealer(master).report(report)) == report
+    assert kept(opener._rtcp, range(1, 200)) <= SOURCES
+
+
+@pytest.mark.parametrize("suite", list(Suite))
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "from 0"])
+def test_a_new_key_after_a_roll_over_is_heard_wherever_the_far_end_counts_from(
+    suite: Suite, goes_on: bool
+) -> None:
+    """RFC 3711 3.3.1: the count must not be reset to 0. Who makes a new session for the new key does so."""
+    before, after = Master.new(suite), Master.new(suite)
+    receiver, protection, listener = stream(Masters(Master.new(suite), before))
+    far, theirs = there(before, sequence=0xFFF0)
+    for tick in range(40):
+        assert all(receiver.datagram(packet, tick * FRAME_S) for packet in far.due(tick * FRAME_S))
+    ours = Master.new(suite)
+    protection.use(receiver.line, Masters(ours, after))
+    theirs.use(far.line, Masters(after, ours))
+    if goes_on:
+        policy = pylibsrtp.Policy(
+            after.secret, pylibsrtp.Policy.SSRC_SPECIFIC, SSRC, srtp_profile=suite.profile
+        )
+        assert theirs.sealer is not None
+        theirs.sealer._rtp.add_stream(policy)
+        _library.srtp_set_stream_roc(ctypes.c_void_p(theirs.sealer.address), SSRC, 1)
+    for tick in range(40, 80):
+        assert all(receiver.datagram(packet, tick * FRAME_S) for packet in far.due(tick * FRAME_S))
+    assert int(receiver.line["forged"]) == 0
+    assert len(listener.frames) == 80

@@ -16,6 +16,7 @@ from sip.message.message import Request, Response, parse
 from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, Socket, rogue, traps, udp
+from tests.support.ports import free_rtp_range
 from tests.support.sip.raw_call import RawCall
 from tests.support.waiting import until
 
@@ -25,7 +26,7 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 async def phone() -> AsyncIterator[Endpoint]:
-    settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=(24600, 24699))
+    settings = EndpointSettings(udp="127.0.0.1:0", tcp="127.0.0.1:0", rtp_ports=free_rtp_range())
     async with Endpoint(settings) as endpoint:
         yield endpoint
 

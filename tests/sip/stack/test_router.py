@@ -20,7 +20,7 @@ from sip.stack.router import Router
 from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, rogue, traps
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_rtp_range
 from tests.support.sip.name_server import NameServer, Zone, name_server
 
 PATIENCE_S = 20.0
@@ -174,7 +174,7 @@ async def test_a_name_without_any_record_is_nowhere() -> None:
 @asynccontextmanager
 async def phone_with(zone: Zone) -> AsyncIterator[Endpoint]:
     async with name_server(zone) as server:
-        settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(24500, 24599), dns=server.address)
+        settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range(), dns=server.address)
         async with Endpoint(settings) as phone:
             yield phone
 

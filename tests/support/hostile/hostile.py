@@ -11,7 +11,7 @@ from contextlib import suppress
 from sip.stack.inflow import RETRY_AFTER_S
 from tests.support.hostile.torture import MESSAGES
 
-PATIENCE_S = 5.0
+PATIENCE_S = 20.0
 
 _ADDRESSES = itertools.count(1)
 _STATUS = re.compile(rb"^SIP/2\.0 (\d{3}) ", re.MULTILINE)

@@ -17,7 +17,7 @@ from sip.message.message import Request, Response, parse
 from sip.rtp.packet import RtpPacket
 from tests.support.speech.tones import tone
 
-PATIENCE_S = 8.0
+PATIENCE_S = 20.0
 FRAME = 160
 SOUND = 2_000
 """Peak above which a frame of the agent's is sound, not the end of a word."""

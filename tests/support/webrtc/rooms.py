@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import wave
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from mediaserver.rooms.open_room import JoinGrant
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.server import Server
 from tests.support.node.node import FAKE_ENGINES, Site, write_site
+from tests.support.ports import free_rtp_ports
 from tests.support.speech.tones import write_wav
 from tests.support.webrtc.rtc import RtcClient
 
@@ -28,7 +28,7 @@ CALLS_KEY = "web-company-calls-key"
 
 ROOMS = '''
 [rooms]
-udp_ports = "{first}-{last}"
+udp_ports = "{web_rtp}"
 addresses = {addresses}
 ice_servers = {ice_servers}
 api_secret = "a-secret-of-thirty-two-characters"
@@ -106,12 +106,10 @@ def write_web_site(
     ice_servers: Sequence[str] = (),
 ) -> Site:
     """A configuration with rooms on free ports."""
-    first = 33_000 + os.getpid() * 7 % 20_000
     return write_site(
         directory,
         more=ROOMS,
-        first=first,
-        last=first + 60,
+        web_rtp=free_rtp_ports(),
         public=str(public).lower(),
         web_engines=engines,
         addresses=json.dumps(list(addresses)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -69,12 +69,23 @@ class RtcClient:
 @asynccontextmanager
 async def rtc_client(**options: Any) -> AsyncIterator[RtcClient]:
     """A client process; killed at the end if it still runs."""
+    async with client_process("tests.support.webrtc.rtc_client", options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def client_process(
+    module: str, options: Mapping[str, Any], *, is_quiet: bool = False
+) -> AsyncIterator[RtcClient]:
+    """A process of `module`, told its `options`; killed at the end if it still runs. `is_quiet`: nobody sees
+    what it writes on stderr."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.support.webrtc.rtc_client",
+        module,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL if is_quiet else None,
         cwd=ROOT,
         limit=1 << 20,
     )

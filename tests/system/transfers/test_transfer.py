@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -109,8 +110,9 @@ async def test_keys_reach_whoever_the_caller_was_handed_to(tmp_path: Path) -> No
 
 
 async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_up_ends_it(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "mediaserver")
     site = write_transfer_site(tmp_path)
     async with telephones(site) as people, running(site) as (server, client):
         call_id = await place_call(client, HANDS_ON)
@@ -126,6 +128,9 @@ async def test_a_phone_caller_and_a_person_hear_each_other_and_the_callers_hang_
     transfer = call["analysis"]["transfer"]
     assert (transfer["target"], transfer["outcome"], transfer["endedBy"]) == ("desk", "answered", "caller")
     assert kinds.count("call.transferred") == 1
+    legs = [each for each in caplog.records if each.getMessage().startswith("leg ")]
+    assert [each.getMessage() for each in legs] == ["leg placed", "leg answered", "leg ended"]
+    assert {vars(each)["call_id"] for each in legs} == {call_id}
     left, right, rate = recorded(site.data_dir / "recordings" / f"{call_id}.wav")
     assert share_at(left[-rate // 2 :], rate, 500) > 0.7
     assert share_at(right[-rate // 2 :], rate, 900) > 0.7

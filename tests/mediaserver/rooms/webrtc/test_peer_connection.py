@@ -21,6 +21,7 @@ from pipeline.audio import Pcm
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.net.egress import EgressPolicy
+from tests.support.ports import free_rtp_range
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
 from tests.support.webrtc.rtc import rtc_client
@@ -57,7 +58,7 @@ class Listener:
 
 @pytest.fixture
 async def port() -> AsyncIterator[MediaPort]:
-    opened = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1"])
+    opened = MediaPort.open(free_rtp_range(), addresses=["127.0.0.1"])
     yield opened
     opened.close()
 
@@ -105,7 +106,7 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 async def test_a_person_is_heard_and_hears_over_ipv6() -> None:
-    both = MediaPort.open((21000 + os.getpid() % 9000, 40000), addresses=["127.0.0.1", "::1"])
+    both = MediaPort.open(free_rtp_range(), addresses=["127.0.0.1", "::1"])
     ann, listener, playout = person(both), Listener(), Playout(RATE_HZ)
     ann.attach(listener, playout)
     async with rtc_client(tone=440, hosts=["::1"]) as client:
