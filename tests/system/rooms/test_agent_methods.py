@@ -1,14 +1,15 @@
-"""RPC of the agent that are about who is heard, with LiveKit's Python SDK."""
+"""The agent of a room in LiveKit's Python SDK: RPC about who is heard, and words that end where it is cut."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mediaserver.rooms.participant import AGENT_NAME, AGENT_STATE
 from mediaserver.rooms.web_call import WebCallRequest
-from tests.support.node.node import Node, node_of_module
+from tests.support.node.node import Node, node_of_module, running
 from tests.support.sip.transfers import LISTENS, write_transfer_site
 from tests.support.waiting import until
 from tests.support.webrtc.rtc import RtcClient
@@ -89,3 +90,40 @@ async def test_who_pushes_to_talk_is_heard_with_the_key_only(web: Node) -> None:
         await until(lambda: seat.loudness() > 0)
         for wrong in ("", "{}", '{"pressed": 1}', "[" * 5000):
             assert await asked(ann, agent, "push_to_talk", wrong) == {"code": 1500}
+
+
+LONG = (
+    "I am calling because your examination on Thursday has to be moved. The doctor is away that day, "
+    "and we would like to offer you Friday afternoon instead, or another day in the following week."
+)
+
+
+@pytest.mark.nightly("ci")
+async def test_words_end_where_the_voice_was_cut(tmp_path: Path) -> None:
+    site = write_transfer_site(tmp_path)
+    site.change('id = "ask"\nsay = "Yes?"', f'id = "ask"\nsay = "{LONG}"')
+    async with running(site) as web:
+        name, join = invited(web)
+        async with sdk_client(**join, tone=0) as ann:
+            ((agent, _),) = (await ann.event("connected"))["others"].items()
+
+            def shown(*, final: bool) -> list[str]:
+                told = [
+                    each for each in ann.events if each.get("event") == "segment" and each["who"] == agent
+                ]
+                return [each["text"] for each in told if each["final"] is final]
+
+            await until(lambda: len(shown(final=False)) >= 6)
+            ann.tell(text="stop please")
+            await until(lambda: shown(final=True))
+            cut = shown(final=True)[0]
+            growing = shown(final=False)[: len(cut.split()) + 1]
+            assert [text.split() for text in growing[:6]] == [LONG.split()[: end + 1] for end in range(6)]
+            assert LONG.startswith(cut)
+            assert 5 <= len(cut.split()) < len(LONG.split()) / 2
+            streams = [each for each in ann.events if each.get("event") == "stream" and each["text"] == cut]
+            assert streams[-1]["attributes"]["lk.transcription_final"] == "true"
+            call = web[0].room_registry.find(name)
+            assert call is not None
+            first = call.transcript[0]
+            assert (first["text"], first["interrupted"]) == (cut, True)
