@@ -97,7 +97,7 @@ _SENDING: Final = (
     "sends", "send_type", "send_kind", "send_step", "send_rate_hz", "events_type", "events_step", "own_ssrc",
     "keys_wanted", "fades", "resets", "packets_before", "octets_before",
 )  # fmt: skip
-# What Python asks to be told, and when (see `pipeline.plane.hearing`).
+# What Python asks to be told, and when (see `pipeline.plane.reception.hearing`).
 _ATTENTION: Final = ("detects", "follows", "beat", "masked_until", "mark")
 # What the plane hears in the frames.
 _NOTICED: Final = (

@@ -24,8 +24,8 @@ from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
 from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
-from pipeline.plane.hearing import played
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
+from pipeline.plane.reception.hearing import played
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
 

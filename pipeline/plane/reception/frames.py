@@ -15,9 +15,9 @@ from pipeline.audio import FRAME_MS, kernels
 from pipeline.audio.compiled import compiled
 from pipeline.audio.dtmf import TONE_MS
 from pipeline.plane.atomic import fence
-from pipeline.plane.concealment import conceal, good
-from pipeline.plane.hearing import notice
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, VOID
+from pipeline.plane.reception.concealment import conceal, good
+from pipeline.plane.reception.hearing import notice
 from pipeline.plane.rows import HEARD, HISTORY, PRESSES
 
 MAX_CONCEALED: Final = 3
