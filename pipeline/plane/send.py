@@ -169,7 +169,7 @@ def _key(line: Any, scratch: Any, packet: Any) -> int:
 def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int:
     """The packet of the agent's frame number `taken`. The frame counts as departed once its copy is there."""
     slot, first = taken % SENT, taken % SAID * line.samples
-    frame = line.sent[slot, : line.samples]
+    frame = line.sent[slot * line.samples : (slot + 1) * line.samples]
     for i in range(frame.shape[0]):
         frame[i] = line.said[first + i]
     _at_gain(line, frame)
