@@ -47,7 +47,7 @@ LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))[
 	@touch $@ .venv/.demo
 
 # Compiled now, so that the first start need not. `make demo` does it while its softphone learns to speak.
-.venv/.kernels: $(wildcard pipeline/audio/*.py pipeline/plane/*.py) .venv/.demo
+.venv/.kernels: $(wildcard pipeline/audio/*.py pipeline/plane/*.py pipeline/plane/*/*.py) .venv/.demo
 	@-$(BIN)/mediaserver compile
 	@touch $@
 

@@ -14,7 +14,7 @@ from numba.core import event
 COMPILATIONS: Final = 227
 """The number of compilations: kernels, each with its signatures, and the functions that they call."""
 
-MODULES: Final = ("pipeline.audio.kernels", "pipeline.plane.called", "pipeline.plane.run")
+MODULES: Final = ("pipeline.audio.kernels", "pipeline.plane.called", "pipeline.plane.drive.run")
 """Those whose import compiles, with what these import, every kernel that Python or a thread calls."""
 
 Told = Callable[[int, int], None]

@@ -44,10 +44,10 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pace
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
-from pipeline.plane import codecs as plane_codecs
-from pipeline.plane import frames as plane_frames
-from pipeline.plane import hearing, receive, rows, send, step
+from pipeline.plane import rows, send, step
 from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.reception import frames as plane_frames
+from pipeline.plane.reception import hearing, receive, recovery
 from pipeline.plane.send import FRAME_NS, SLOT_NS
 from pipeline.session import audio_input, synthesis
 from pipeline.session.agent_turns import AgentTurns
@@ -151,7 +151,7 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from a participant's connection to turn-taking."""
     clock_hz, rate_hz = opus.CLOCK_HZ, opus.RATE_HZ
     missing = constant("a missing packet is waited for, at most", room_receiver, "PATIENCE_MS")
-    most = constant("made up for one hole, at most", plane_codecs, "MAX_RECOVERED", unit="frames")
+    most = constant("made up for one hole, at most", recovery, "MAX_RECOVERED", unit="frames")
     length = constant("length", frames, "FRAME_MS")
     kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
     yield Stage(SecureLink.opened, "SRTP decrypted", clock_hz)

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
-from pipeline.plane.plane import PlaneFull
-from pipeline.plane.planes import Planes
+from pipeline.plane.drive.plane import PlaneFull
+from pipeline.plane.drive.planes import Planes
 from sip.admission_policy import RETRY_AFTER_S, AdmissionPolicy, TrunkChoice
 from sip.call import Call, CallFailed, Parties
 from sip.dialog.dialog import DialogSetId

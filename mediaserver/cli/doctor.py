@@ -34,7 +34,7 @@ from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.model_endpoint import Extras, ModelEndpoint
-from pipeline.plane.priority import Priority, raised
+from pipeline.plane.drive.priority import Priority, raised
 from sip.errors import SipError
 from sip.rtp.media_formats import payload_format
 from sip.sdp.media_plan import CODECS

@@ -13,9 +13,10 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from pipeline.audio.compiled import compiled
-from pipeline.plane import receive, step
+from pipeline.plane import step
 from pipeline.plane.atomic import enter, leave
 from pipeline.plane.native import I64, LINE, SCRATCH, SHARED, U8, VOID, T
+from pipeline.plane.reception import receive
 
 _ADDRESS: Final = T.uintp
 

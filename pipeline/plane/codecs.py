@@ -9,25 +9,18 @@ from pipeline.audio.compiled import compiled
 from pipeline.audio.g722 import g722_decode, g722_encode, g722_init
 from pipeline.audio.opus import (
     MAX_PACKET_BYTES,
-    STEP,
     opus_decode,
     opus_decoder_init,
     opus_encode,
     opus_encoder_init,
 )
-from pipeline.plane.frames import at_rate, fill, place
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.rows import HISTORY, Kind
 
 MAX_PAYLOAD_BYTES: Final = 1440
 """More does not fit an Ethernet frame beside the headers of IPv6, UDP and RTP."""
 
-MAX_RECOVERED: Final = 5
-"""Frames that libopus makes up for one gap: it has faded to silence by then. Of a longer gap only the last
-frame is recovered."""
-
 _PCMU, _PCMA, _G722, _OPUS = int(Kind.PCMU), int(Kind.PCMA), int(Kind.G722), int(Kind.OPUS)
-_FRAMES_PER_SECOND: Final = 50
 
 
 @compiled(VOID(LINE, I64), inner=True)
@@ -60,30 +53,6 @@ def decode(line: Any, scratch: Any, payload: Any, kind: int) -> int:
     else:
         size = I64(opus_decode(line.opus_heard[:].ctypes.data, payload, pcm, 0))
     return int(size)
-
-
-@compiled(VOID(LINE, SCRATCH, U8, I64, I64), inner=True)
-def recover(line: Any, scratch: Any, payload: Any, next_timestamp: int, at_ns: int) -> None:
-    """What was lost before the Opus payload stamped `next_timestamp`, out of its FEC; without any it is made
-    up."""
-    if line.expected < 0:
-        return
-    clock_hz, rate_hz = line.media_clock_hz, line.media_rate_hz
-    units = clock_hz // _FRAMES_PER_SECOND
-    missing = (next_timestamp - line.expected + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-    if missing > MAX_RECOVERED * units:
-        missing = units
-    samples = missing * rate_hz // clock_hz // STEP * STEP
-    if samples <= 0:
-        return  # nothing of the clock is missing (lost events)
-    lost, state = scratch.pcm[:samples], line.opus_heard[:].ctypes.data
-    if payload.shape[0] == 0 or opus_decode(state, payload, lost, 1) < 0:
-        opus_decode(state, payload[:0], lost, 0)
-    missing = samples * clock_hz // rate_hz
-    line.recovered += 1
-    line.concealed += max(1, (missing + units // 2) // units)
-    place(line, scratch, (next_timestamp - missing) & 0xFFFFFFFF, missing, at_ns)
-    fill(line, scratch, at_rate(line, scratch, lost), at_ns, 1)
 
 
 @compiled(I64(LINE, I16, U8), inner=True)

@@ -34,7 +34,7 @@ class Outgoing:
         self.rate_hz = int(line["rate_hz"])
         samples = int(line["samples"])
         self._frames = line["said"][: SAID * samples].reshape(SAID, samples)
-        self._sent: Frames = line["sent"][:, :samples]
+        self._sent: Frames = line["sent"][: SENT * samples].reshape(SENT, samples)
         self._left = line["sent_frames"]
         self._departed, self._limit = int(line["departed"]), int(self._word[0]) & 0xFFFFFFFF
 

@@ -97,7 +97,7 @@ _SENDING: Final = (
     "sends", "send_type", "send_kind", "send_step", "send_rate_hz", "events_type", "events_step", "own_ssrc",
     "keys_wanted", "fades", "resets", "packets_before", "octets_before",
 )  # fmt: skip
-# What Python asks to be told, and when (see `pipeline.plane.hearing`).
+# What Python asks to be told, and when (see `pipeline.plane.reception.hearing`).
 _ATTENTION: Final = ("detects", "follows", "beat", "masked_until", "mark")
 # What the plane hears in the frames.
 _NOTICED: Final = (
@@ -202,9 +202,9 @@ LINE: Final = np.dtype(
         ("echo_weights", "f4", (2, kernels.ECHO_TAPS)),
         ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
         ("tail", "f4", (FRAME_SAMPLES // 2,)),  # the repetition behind a concealed frame
-        ("heard", "i2", (HEARD, FRAME_SAMPLES)),  # a frame is its first `samples`
+        ("heard", "i2", (HEARD * FRAME_SAMPLES,)),  # frames of `samples`, one behind the other
         ("said", "i2", (SAID * FRAME_SAMPLES,)),  # what is to be said, frame behind frame
-        ("sent", "i2", (SENT, FRAME_SAMPLES)),  # what left, at the gain at which it left
+        ("sent", "i2", (SENT * FRAME_SAMPLES,)),  # what left, at the gain at which it left
         ("sent_frames", SENT_FRAME, (SENT,)),
         ("aside_size", "i8", (ASIDE, 2)),  # of the datagram, of the address
         ("aside_from", "u1", (ASIDE, ADDRESS_BYTES)),

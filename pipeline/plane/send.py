@@ -24,8 +24,8 @@ from pipeline.audio.compiled import compiled
 from pipeline.audio.levels import amplitude
 from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
-from pipeline.plane.hearing import played
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
+from pipeline.plane.reception.hearing import played
 from pipeline.plane.rows import KEYS, SAID, SENT, Kind
 from pipeline.plane.said import claim
 
@@ -169,7 +169,7 @@ def _key(line: Any, scratch: Any, packet: Any) -> int:
 def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int:
     """The packet of the agent's frame number `taken`. The frame counts as departed once its copy is there."""
     slot, first = taken % SENT, taken % SAID * line.samples
-    frame = line.sent[slot, : line.samples]
+    frame = line.sent[slot * line.samples : (slot + 1) * line.samples]
     for i in range(frame.shape[0]):
         frame[i] = line.said[first + i]
     _at_gain(line, frame)

@@ -9,10 +9,10 @@ from typing import Any
 
 from pipeline.audio import FRAME_MS, frame_samples
 from pipeline.plane.codecs import begin_encoder
-from pipeline.plane.frames import forget_tone
-from pipeline.plane.order import forget_order
+from pipeline.plane.reception.frames import forget_tone
+from pipeline.plane.reception.order import forget_order
+from pipeline.plane.reception.telephone_event import forget_event
 from pipeline.plane.rows import HISTORY, NUMBERS, Kind
-from pipeline.plane.telephone_event import forget_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import fence
-from pipeline.plane.hearing import is_news
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, SHARED, U8, VOID
-from pipeline.plane.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
+from pipeline.plane.reception.hearing import is_news
+from pipeline.plane.reception.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
 from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, PAYLOAD_TYPES, Field, Happened
 from pipeline.plane.send import FRAME_NS, brought_forward, frames_due, packet_due
 from pipeline.plane.srtp import opened, sealed

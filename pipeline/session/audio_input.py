@@ -180,8 +180,7 @@ class AudioInput:
             self.line.be_alert(self._foreground.loud_dbov)
 
     def be_alert(self, *, wanted: bool) -> None:
-        """Takes each frame of a voice at once; otherwise, from the next frame on, its ends and what may be
-        background, and the rest a little later."""
+        """Takes each frame of a voice at once; otherwise its ends, what may be background, the rest later."""
         self._alert = wanted
         if wanted:
             self.line.be_alert(ANY)

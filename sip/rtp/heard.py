@@ -41,7 +41,8 @@ class Heard:
         """`line`: a record of `pipeline.plane.rows.LINE`."""
         self._line, self._infos = line, line["heard_frames"]
         self._presses = DtmfDedup()
-        self._frames: Frames = line["heard"][:, : frame_samples(int(line["rate_hz"]))]
+        samples = frame_samples(int(line["rate_hz"]))
+        self._frames: Frames = line["heard"][: HEARD * samples].reshape(HEARD, samples)
         self._told, self._told_keys = int(line["frames"]), int(line["presses"])
         self._listener: LegListener | None = None
         self._by_line: LineListener | None = None  # the listener, if it takes many frames at once

@@ -19,8 +19,8 @@ from pipeline.audio import FRAME_MS
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.playout import Playout
 from pipeline.plane.address import Address, sockaddr, unpacked
+from pipeline.plane.drive.plane import Plane
 from pipeline.plane.outgoing import Outgoing
-from pipeline.plane.plane import Plane
 from pipeline.plane.rows import Happened
 from pipeline.plane.setup import begin_sending, configure, configure_sending, detect_tones, prepare, snapshot
 from sip.errors import LocalError
@@ -176,7 +176,7 @@ class MediaStream:
         cls, ports: PortRange, plane: Plane, *, host: str, loop: asyncio.AbstractEventLoop
     ) -> MediaStream:
         """Binds RTP (even) and RTCP (odd) on `host`, and reserves a row of `plane`. Raises
-        `sip.rtp.ports.NoPortsLeft`, `pipeline.plane.plane.PlaneFull`; OSError: wrong host."""
+        `sip.rtp.ports.NoPortsLeft`, `pipeline.plane.drive.plane.PlaneFull`; OSError: wrong host."""
         number = plane.reserve()
         try:
             sockets = ports.bind(host)

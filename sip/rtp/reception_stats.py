@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeline.plane.reception import JITTER_UNIT
+from pipeline.plane.reception.statistics import JITTER_UNIT
 
 _BLOCK: Final = struct.Struct("!IIIIII")
 

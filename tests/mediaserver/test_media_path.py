@@ -30,7 +30,7 @@ from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording, RecordingWriter
 from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
-from pipeline.plane.plane import Plane
+from pipeline.plane.drive.plane import Plane
 from pipeline.session.session import Session
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
 from sip.rtp.media_stream import MediaStream

@@ -19,7 +19,8 @@ ENGINE_SOCKETS = ("pipeline/net/", "pipeline/stt/openai.py", "pipeline/stt/whisp
 
 # What the media plane reads and writes by itself, for every room: its `step` has no socket.
 PLANE_SOCKETS = tuple(
-    f"pipeline/plane/{name}.py" for name in ("address", "drive", "on_loop", "on_thread", "plane")
+    f"pipeline/plane/{name}.py"
+    for name in ("address", "drive/contract", "drive/on_loop", "drive/on_thread", "drive/plane")
 )
 
 # What a package may never import, and the modules in it that are excepted (by prefix).

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from pipeline.plane.planes import SPARE, Planes
+from pipeline.plane.drive.planes import SPARE, Planes
 from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier

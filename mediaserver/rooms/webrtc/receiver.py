@@ -15,7 +15,7 @@ import numpy as np
 from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import LegListener
 from pipeline.plane.called import address_of, flush_at, receive_at
-from pipeline.plane.receive import FRAMES_SHIFT
+from pipeline.plane.reception.receive import FRAMES_SHIFT
 from pipeline.plane.rows import PACKET_BYTES, Kind, rows, scratch
 from pipeline.plane.setup import PayloadFormat, Receiving, configure, prepare
 from sip.rtp.heard import Heard

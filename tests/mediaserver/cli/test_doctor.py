@@ -25,7 +25,7 @@ from mediaserver.cli.finding import Finding
 from mediaserver.settings import load
 from mediaserver.wiring import missing_voice_detectors
 from pipeline.confinement.confinement import lacking
-from pipeline.plane.priority import REAL_TIME
+from pipeline.plane.drive.priority import REAL_TIME
 from tests.support.hostile.wild import wild_server
 from tests.support.http.models import Recognizer, fake_models
 from tests.support.kernels import WITHOUT_LANDLOCK

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
-from pipeline.plane.order import forget_order
+from pipeline.plane.reception.order import forget_order
 from pipeline.plane.rows import HEARD, HELD, SPARE
 from sip.rtp.packet import RtpPacket
 from tests.support.speech.media import RecordingListener, feed, plan

@@ -16,9 +16,9 @@ import pytest
 
 from pipeline.plane.address import sockaddr, unpacked
 from pipeline.plane.atomic import AT_WORK, FREE
-from pipeline.plane.plane import Plane, PlaneFull
+from pipeline.plane.drive.plane import Plane, PlaneFull
+from pipeline.plane.drive.run import run as goes_on
 from pipeline.plane.rows import EVENTS, Field, Happened, Kind
-from pipeline.plane.run import run as goes_on
 from pipeline.plane.setup import (
     PayloadFormat,
     Receiving,
@@ -207,7 +207,7 @@ def test_a_stream_that_breaks_the_thread_costs_no_other_its_media(monkeypatch: p
                 plane.shut(number, own)
         plane.close()
 
-    monkeypatch.setattr("pipeline.plane.on_thread.run", run)
+    monkeypatch.setattr("pipeline.plane.drive.on_thread.run", run)
     asyncio.run(both())
 
 
@@ -284,7 +284,7 @@ async def test_addresses_are_those_of_the_socket(address: tuple[str, int]) -> No
 def test_a_process_that_forgets_to_close_its_plane_ends() -> None:
     script = """
 import asyncio
-from pipeline.plane.plane import Plane, PlaneFull
+from pipeline.plane.drive.plane import Plane, PlaneFull
 async def main():
     global plane
     plane = Plane(asyncio.get_running_loop(), on_thread=True)

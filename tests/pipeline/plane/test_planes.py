@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from pipeline.plane.plane import PlaneFull
-from pipeline.plane.planes import SPARE, Planes
+from pipeline.plane.drive.plane import PlaneFull
+from pipeline.plane.drive.planes import SPARE, Planes
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.ports import PortRange
 from sip.sdp.media_plan import PCMU
@@ -67,7 +67,7 @@ async def test_streams_of_two_planes_hear_each_other() -> None:
 
 _POLICIES = """
 import asyncio, os, threading, time
-from pipeline.plane.planes import Planes
+from pipeline.plane.drive.planes import Planes
 async def main():
     planes = Planes(asyncio.get_running_loop(), capacity=4, threads=3)
     time.sleep(0.3)

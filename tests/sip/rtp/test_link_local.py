@@ -13,7 +13,7 @@ _IN_A_NAMESPACE = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")
 _LINK = "ip link set lo up && ip -6 addr add fe80::1/64 dev lo nodad"
 _CALL = """
 import asyncio, sys
-from pipeline.plane.plane import Plane
+from pipeline.plane.drive.plane import Plane
 from sip.rtp.media_stream import MediaStream
 from sip.rtp.ports import PortRange
 from sip.sdp.media_plan import PCMU, MediaPlan

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pylibsrtp import Policy, Session
 
-from pipeline.plane.plane import Plane
+from pipeline.plane.drive.plane import Plane
 from pipeline.plane.srtp import Opener
 from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.errors import LocalError

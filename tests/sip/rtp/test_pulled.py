@@ -92,7 +92,7 @@ def test_what_is_cleared_while_a_frame_is_on_its_way_is_known_once_that_has_left
     def sends() -> None:
         time.sleep(0.05)
         taken = said.claim(row["word"])
-        row["sent"][taken, :160] = 4000
+        row["sent"][160 * taken : 160 * (taken + 1)] = 4000
         row["departed"] = taken + 1
         row["owner"] = FREE
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bench.support.codecs import encoder
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.dtmf import tone
-from pipeline.plane.codecs import MAX_RECOVERED
-from pipeline.plane.frames import MAX_CONCEALED
+from pipeline.plane.reception.frames import MAX_CONCEALED
+from pipeline.plane.reception.recovery import MAX_RECOVERED
 from pipeline.plane.rows import PACKET_BYTES
 from sip.rtp.media_stream import PATIENCE_MS
 from sip.rtp.packet import RtpPacket

@@ -15,9 +15,9 @@ from pipeline.audio import FRAME_MS, kernels
 from pipeline.audio.compiled import compiled
 from pipeline.audio.dtmf import TONE_MS
 from pipeline.plane.atomic import fence
-from pipeline.plane.concealment import conceal, good
-from pipeline.plane.hearing import notice
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, VOID
+from pipeline.plane.reception.concealment import conceal, good
+from pipeline.plane.reception.hearing import notice
 from pipeline.plane.rows import HEARD, HISTORY, PRESSES
 
 MAX_CONCEALED: Final = 3
@@ -67,7 +67,7 @@ def _pass_on(line: Any, scratch: Any, at_ns: int, made_up: int) -> None:
     if not line.listening:
         return
     if line.tones:
-        frame = line.heard[slot, : line.samples]
+        frame = line.heard[slot * line.samples : (slot + 1) * line.samples]
         key = kernels.dtmf_step(frame, line.keys[:], scratch.cosines[:], scratch.sines[:], line.keys_state[:])
         if key >= 0:
             press(line, key, 1)
@@ -83,7 +83,8 @@ def fill(line: Any, scratch: Any, samples: Any, at_ns: int, made_up: int) -> Non
     """`samples` at the leg's rate: those that complete a frame pass it on."""
     taken, size = 0, samples.shape[0]
     while taken < size:
-        frame = line.heard[line.frames % HEARD]
+        first = line.frames % HEARD * line.samples
+        frame = line.heard[first : first + line.samples]
         step = min(line.samples - line.filled, size - taken)
         for i in range(step):
             frame[line.filled + i] = samples[taken + i]
@@ -183,7 +184,8 @@ def gap(line: Any, scratch: Any, next_timestamp: int, at_ns: int) -> None:
             conceal(line, scratch, made_up)
             fill(line, scratch, made_up, at_ns, 1)
         else:
-            conceal(line, scratch, line.heard[line.frames % HEARD])
+            first = line.frames % HEARD * line.samples
+            conceal(line, scratch, line.heard[first : first + line.samples])
             _pass_on(line, scratch, at_ns, 1)
 
 

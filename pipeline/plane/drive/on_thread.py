@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from pipeline.plane.atomic import AT_WORK, FREE
-from pipeline.plane.priority import Priority, raised
+from pipeline.plane.drive.priority import Priority, raised
 from pipeline.plane.rows import Field, scratch
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -28,7 +28,7 @@ SUPPORTED: Final = (
 """Whether the platform has what the thread needs."""
 
 if SUPPORTED:
-    from pipeline.plane.run import EPOLL_EVENT_BYTES, run
+    from pipeline.plane.drive.run import EPOLL_EVENT_BYTES, run
 
 _CTL_ADD, _CTL_DEL = 1, 2
 _JOINED_S: Final = 2.0

@@ -11,13 +11,14 @@ from enum import IntEnum
 from typing import Any, Final
 
 from pipeline.audio.compiled import compiled
-from pipeline.plane import order
-from pipeline.plane.codecs import MAX_PAYLOAD_BYTES, begin_decoder, decode, recover
-from pipeline.plane.frames import audio, comfort_noise, gap, press, restart, use
+from pipeline.plane.codecs import MAX_PAYLOAD_BYTES, begin_decoder, decode
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, U8, VOID
-from pipeline.plane.reception import arrival, begin_source, count
+from pipeline.plane.reception import order
+from pipeline.plane.reception.frames import audio, comfort_noise, gap, press, restart, use
+from pipeline.plane.reception.recovery import recover
+from pipeline.plane.reception.statistics import arrival, begin_source, count
+from pipeline.plane.reception.telephone_event import forget_event, key_of
 from pipeline.plane.rows import HEARD, SPARE, Kind
-from pipeline.plane.telephone_event import forget_event, key_of
 
 HEADER_BYTES: Final = 12
 PLAIN: Final = 0x80

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pipeline.plane.plane import Plane
+from pipeline.plane.drive.plane import Plane
 
 SPARE: Final = 16
 """Rows of a plane beyond its share, for streams that have just ended."""

@@ -17,9 +17,9 @@ import numpy as np
 from pipeline.errors import boundary
 from pipeline.plane import atomic, rows
 from pipeline.plane.called import address_of, take_at
-from pipeline.plane.drive import Drive
-from pipeline.plane.on_loop import OnLoop
-from pipeline.plane.on_thread import SUPPORTED, OnThread
+from pipeline.plane.drive.contract import Drive
+from pipeline.plane.drive.on_loop import OnLoop
+from pipeline.plane.drive.on_thread import SUPPORTED, OnThread
 from pipeline.plane.rows import Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
 

@@ -55,7 +55,7 @@ def _begin(line: Any, due: int) -> None:
 @compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
 def played(line: Any, scratch: Any, slot: int, now_ns: int) -> None:
     """The agent's frame in `slot` of the frames sent leaves now (`EchoGate.played`)."""
-    frame, told = line.sent[slot, : line.samples], line.sent_frames[slot]
+    frame, told = line.sent[slot * line.samples : (slot + 1) * line.samples], line.sent_frames[slot]
     told.sent_ns = now_ns
     told.audible = kernels.peak(frame) > AUDIBLE
     if not line.follows:
@@ -99,7 +99,7 @@ def notice(line: Any, scratch: Any, slot: int, position: int, at_ns: int) -> Non
     if not line.detects or not line.sends:
         line.stirred = 1
         return
-    frame = line.heard[slot, : line.samples]
+    frame = line.heard[slot * line.samples : (slot + 1) * line.samples]
     note = _JUDGED | (_ECHO if _is_echo(line, scratch, frame, at_ns) else 0)
     if position < line.masked_until or position < line.keyed_until:
         note |= _MASKED

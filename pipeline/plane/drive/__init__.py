@@ -1,0 +1,1 @@
+"""What runs the streams: sockets, time and threads around `pipeline.plane.step`."""
