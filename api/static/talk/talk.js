@@ -116,6 +116,8 @@ function write({ speaker, segment, text, final, interrupted }) {
     at("transcript").append(line);
   }
   line.dataset.final = final;
+  line.ariaBusy = !final; // read aloud once, when it is whole
+  if (final && !text) return line.remove(); // nobody heard it
   const who = document.createElement("small");
   who.textContent = speaker === "agent" ? at("agent").textContent : "You";
   line.replaceChildren(who, document.createTextNode(interrupted ? `${text} —` : text));
