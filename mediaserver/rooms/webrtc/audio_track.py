@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,12 @@ REPORT_S: Final = 1.0
 """Seconds between RTCP reports: browsers decide by these whether to send FEC, and five seconds are too
 late."""
 
+SOURCES: Final = 16
+"""Sources (SSRC) of a participant that libsrtp keeps a context for. A browser has one, and one more for each
+microphone that it publishes; libsrtp looks through all of them for each packet."""
+
+_TAMPERED: Final = (pylibsrtp.Error, ValueError)  # ValueError: longer than any packet
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioStats:
@@ -45,13 +52,15 @@ class AudioStats:
 
 
 class SecureLink:
-    """The SRTP sessions of one DTLS connection, on the path `path` of the server's port."""
+    """The SRTP sessions of one DTLS connection, on the path `path` of the server's port. Of the participant's
+    sources the latest `SOURCES` keep their roll-over counter and their window against replays."""
 
-    __slots__ = ("_dtls", "_path")
+    __slots__ = ("_dtls", "_path", "_sources")
 
     def __init__(self, dtls: RTCDtlsTransport, path: Path) -> None:
         self._dtls = dtls
         self._path = path
+        self._sources: OrderedDict[bytes, None] = OrderedDict()  # the latest last
 
     def send(self, packet: bytes) -> bool:
         """Encrypts and sends an RTP packet; False: it could not be sent."""
@@ -64,16 +73,30 @@ class SecureLink:
     def opened(self, data: bytes) -> bytes | None:
         """Decrypts an RTP packet; None for one that is forged, replayed or damaged."""
         try:
-            return self._dtls._rx_srtp.unprotect(data)
-        except pylibsrtp.Error:
+            packet: bytes = self._dtls._rx_srtp.unprotect(data)
+        except _TAMPERED:
             return None
+        self._meet(packet[8:12])
+        return packet
 
     def opened_report(self, data: bytes) -> bytes | None:
         """Decrypts a compound RTCP packet; None for one that is forged, replayed or damaged."""
         try:
-            return self._dtls._rx_srtp.unprotect_rtcp(data)
-        except pylibsrtp.Error:
+            compound: bytes = self._dtls._rx_srtp.unprotect_rtcp(data)
+        except _TAMPERED:
             return None
+        self._meet(compound[4:8])
+        return compound
+
+    def _meet(self, source: bytes) -> None:
+        """Puts the source of an authentic packet after all others. Of one too many libsrtp forgets the one
+        that was silent for longest."""
+        sources = self._sources
+        sources[source] = None
+        sources.move_to_end(source)
+        if len(sources) > SOURCES:
+            forgotten, _ = sources.popitem(last=False)
+            self._dtls._rx_srtp.remove_stream(int.from_bytes(forgotten))
 
     def listen(self, audio: RoomAudio | None) -> None:
         """Passes packets that arrive to `audio`; None: drops them."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import fractions
 import json
+import struct
 import sys
 import time
 import wave
@@ -24,6 +25,7 @@ from aiortc import (
     MediaStreamTrack,
     RTCBundlePolicy,
     RTCConfiguration,
+    RTCDataChannel,
     RTCPeerConnection,
     RTCSessionDescription,
 )
@@ -109,6 +111,28 @@ async def listen(track: Any, heard: list[np.ndarray[Any, np.dtype[np.int16]]]) -
         say(event="track ended")
 
 
+async def flood(pc: RTCPeerConnection, count: int) -> None:
+    """Sends `count` RTP packets and `count` reports, each of a source of its own, encrypted as all others."""
+    transport = pc.getSenders()[0].transport
+    for ssrc in range(1, count + 1):
+        await transport._send_rtp(struct.pack("!BBHII", 0x80, 96, 1, 0, ssrc) + bytes(40))
+        await transport._send_rtp(struct.pack("!BBHI", 0x80, 201, 1, count + ssrc))
+        await asyncio.sleep(0.001)
+    say(event="flooded")
+
+
+async def fulfil(
+    wish: dict[str, Any], pc: RTCPeerConnection, microphone: Microphone, channel: RTCDataChannel
+) -> None:
+    """Does what one line asks for."""
+    if "wav" in wish:
+        microphone.say(load(wish["wav"]))
+    if "message" in wish:
+        channel.send(wish["message"])
+    if "flood" in wish:
+        await flood(pc, wish["flood"])
+
+
 async def main() -> None:
     """One session, as the options say."""
     lines = asyncio.StreamReader()
@@ -135,12 +159,9 @@ async def main() -> None:
     await pc.setRemoteDescription(RTCSessionDescription(sdp=answer, type="answer"))
     while line := await lines.readline():
         wish = json.loads(line)
-        if "wav" in wish:
-            microphone.say(load(wish["wav"]))
-        if "message" in wish:
-            channel.send(wish["message"])
         if wish.get("end"):
             break
+        await fulfil(wish, pc, microphone, channel)
     if "keep" in options and heard:
         with wave.open(options["keep"], "wb") as file:
             file.setnchannels(1)

@@ -15,6 +15,7 @@ import pytest
 from mediaserver.rooms.errors import BadOffer, RoomFull
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
+from mediaserver.rooms.webrtc.audio_track import SOURCES
 from mediaserver.rooms.webrtc.peer_state import PeerState
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm
@@ -25,6 +26,7 @@ from tests.support.ports import free_rtp_range
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
 from tests.support.webrtc.rtc import rtc_client
+from tests.support.webrtc.sources import known
 
 RATE_HZ = 16000
 
@@ -161,6 +163,30 @@ async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
             await until(lambda: len(listener.frames) > count + 25 and port.strays >= 200)
         assert ann.audio.stats.bad_packets == 0
         assert len(peer._path.addresses) == 1  # type: ignore[union-attr]
+        await client.end()
+    await ann.gone("test")
+
+
+async def test_a_person_of_ever_new_sources_fills_no_memory_and_is_heard_on(port: MediaPort) -> None:
+    """Each packet and each report is authentic and of another source, and libsrtp looks through all sources
+    for each packet."""
+    ann, count = person(port), 200
+    listener = Listener()
+    ann.attach(listener, None)
+    peer = ann.new_peer()
+    async with rtc_client() as client:
+        client.tell(answer=await peer.answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: listener.frames)
+        client.tell(flood=count)
+        await client.event("flooded")
+        await until(lambda: ann.audio.stats.bad_packets > count // 2)
+        heard = len(listener.frames)
+        await until(lambda: len(listener.frames) > heard + 10)
+        transport = peer._transport()
+        assert known(transport._rx_srtp, range(1, 2 * count + 1)) <= SOURCES
+        assert not transport._rtp_router.ssrc_table
+        assert not transport._rtp_router.receivers
         await client.end()
     await ann.gone("test")
 
