@@ -5,13 +5,15 @@ A stranger is an address that is no trunk's and from which nobody has authentica
 | standing | refused, tries left | refused, none left | came in | time is over |
 |---|---|---|---|---|
 | new | tried | - | known | - |
-| tried | tried | banned | known | new, one try a minute |
+| tried | tried | banned | known | new, one try in ten seconds |
 | banned | silence | silence | known | new |
 | known | answered | answered | known | new |
 
 UDP has no proof of its sender: a request in the name of somebody else aims its answer there. What is sent in
 answers to a stranger over UDP is therefore never more than what came from it: an answer that is longer than
-its request waits for the repetition of that request. Times are passed in, in seconds; no I/O."""
+its request waits for the repetition of that request, and until it is sent that was no try. Datagrams and the
+connections of an address are two strangers, so that no forged datagram silences a connection. Times are
+passed in, in seconds; no I/O."""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ from typing import Final
 
 from sip.wrong_passwords import subscriber
 
-REFILL_S: Final = 60.0
-"""Seconds for one more try."""
+REFILL_S: Final = 10.0
+"""Seconds for one more try: monitoring of a carrier that asks by OPTIONS from an address of its own is no
+scan."""
 
 KNOWN_S: Final = 24 * 3600.0
 """For how long an address from which somebody has authenticated is no stranger."""
@@ -74,11 +77,11 @@ class Strangers:
         self._expire(now)
         return len(self._banned)
 
-    def silent(self, host: str, now: float) -> bool:
-        """Whether requests from `host` get no answer."""
+    def silent(self, host: str, now: float, *, proven: bool = False) -> bool:
+        """Whether requests from `host` get no answer. `proven`: by a connection, which proves the sender."""
         if not self._banned:
             return False
-        until = self._banned.get(subscriber(host))
+        until = self._banned.get(_stranger(host, proven=proven))
         return until is not None and now < until
 
     def known(self, host: str, now: float) -> bool:
@@ -89,8 +92,9 @@ class Strangers:
     def came_in(self, host: str, now: float) -> None:
         """Notes that somebody authenticated from `host`."""
         client = subscriber(host)
-        self._tried.pop(client, None)
-        self._banned.pop(client, None)
+        for proven in (False, True):
+            self._tried.pop(_stranger(host, proven=proven), None)
+            self._banned.pop(_stranger(host, proven=proven), None)
         self._known[client] = now + KNOWN_S
         self._known.move_to_end(client)
         _bound(self._known, KNOWN_LIMIT)
@@ -100,25 +104,25 @@ class Strangers:
     ) -> Treatment:
         """Counts a refused request of `received` bytes, whose answer has `sent`; None for both where the
         transport proves the sender. `guess`: the request may be one of a scanner's."""
-        if self.silent(host, now):
+        proven = received is None or sent is None
+        if self.silent(host, now, proven=proven):
             self.silenced += 1
             return Treatment.SILENCE
-        client = subscriber(host)
+        client = _stranger(host, proven=proven)
         tried = self._tried.setdefault(client, _Tried(float(self._tries), now))
         self._tried.move_to_end(client)
         _bound(self._tried, STRANGERS_LIMIT)
+        if received is not None and sent is not None:
+            tried.credit = min(CREDIT_LIMIT, tried.credit + received)
+            if sent > tried.credit:
+                self.silenced += 1
+                return Treatment.SILENCE
+            tried.credit -= sent
         tried.left = min(float(self._tries), tried.left + (now - tried.at) / REFILL_S) - guess
         tried.at = now
         if self._tries and tried.left < 0:
             self._ban(client, now)
             return Treatment.BAN
-        if received is None or sent is None:
-            return Treatment.ANSWER
-        tried.credit = min(CREDIT_LIMIT, tried.credit + received)
-        if sent > tried.credit:
-            self.silenced += 1
-            return Treatment.SILENCE
-        tried.credit -= sent
         return Treatment.ANSWER
 
     def _ban(self, client: str, now: float) -> None:
@@ -132,6 +136,10 @@ class Strangers:
     def _expire(self, now: float) -> None:
         while self._banned and next(iter(self._banned.values())) <= now:
             self._banned.popitem(last=False)
+
+
+def _stranger(host: str, *, proven: bool) -> str:
+    return f"{subscriber(host)} connected" if proven else subscriber(host)
 
 
 def _bound(kept: OrderedDict[str, _Tried] | OrderedDict[str, float], limit: int) -> None:

@@ -154,6 +154,10 @@ class Verdict(Enum):
     WRONG = auto()  # unknown user, wrong password or other URI, with a nonce made here: challenge and count
 
 
+ANSWER_S = 32.0
+"""Seconds in which a client answers a challenge: the life of a request (RFC 3261 17.1.2.2, timer F)."""
+
+
 class Verifier:
     """Verifies credentials as a server.
 
@@ -215,6 +219,11 @@ class Verifier:
         if not self._fresh(fields, made_ms, now):
             return Verdict.STALE, None
         return Verdict.OK, username
+
+    def asked(self, nonce: str, host: str, now: float) -> bool:
+        """Whether `nonce` was made for `host` a moment ago, so that whoever has it answers a challenge."""
+        made_ms = self._made_ms(nonce, host)
+        return made_ms is not None and 0 <= now * 1000 - made_ms + 1 <= ANSWER_S * 1000
 
     def claimed(self, request: Request) -> str | None:
         """Returns the username that a request claims; None without credentials for this realm."""

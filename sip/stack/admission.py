@@ -83,8 +83,9 @@ class AdmissionControl(Gate, Protocol):
     def of_a_trunk(self, host: str) -> bool:
         """Whether the address `host` belongs to a trunk."""
 
-    def silent(self, host: str, now: float) -> bool:
-        """Whether requests from `host` outside any dialog get no answer; asked before they are parsed."""
+    def silent(self, source: Hop, now: float, nonce: str) -> bool:
+        """Whether a request from `source` outside any dialog gets no answer; asked before it is parsed.
+        `nonce`: of the challenge that it answers, "" without one."""
 
     def answers(self, refused: RefusedRequest, now: float) -> bool:
         """Whether a refused request is answered; counts it."""

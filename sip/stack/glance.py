@@ -22,6 +22,10 @@ _VIA = re.compile(
 _BRANCH = re.compile(rb";[ \t]*branch=(z9hG4bK[^;,\s]+)", re.IGNORECASE)
 _RPORT = re.compile(rb";[ \t]*rport(?=[;\s]|$)", re.IGNORECASE)
 _TAG = re.compile(rb";[ \t]*tag[ \t]*=", re.IGNORECASE)
+_NONCE = re.compile(
+    rb"^authorization[ \t]*:[^\r\n]*[ ,\t]nonce[ \t]*=[ \t]*\"([0-9A-Fa-f.]{1,128})\"",
+    re.IGNORECASE | re.MULTILINE,
+)
 _METHOD = re.compile(rb"[A-Z]+(?= )")
 
 
@@ -60,6 +64,13 @@ def glance(data: bytes) -> Glance | None:
     port = int(via[2]) if via[2] else None
     key = f"{branch[1].decode('ascii', 'replace')} {via[1].strip(b'[]').decode().lower()}:{port} {of}"
     return Glance(name, key, _TAG.search(known[b"to"]) is None, fields)
+
+
+def answered_nonce(head: bytes) -> str:
+    """Returns the nonce of the challenge of this server that the header fields `head` answer, "" without
+    one."""
+    found = _NONCE.search(head)
+    return found[1].decode() if found is not None else ""
 
 
 def refusal(seen: Glance, source: Hop, *, retry_after_s: int, tag: str) -> tuple[bytes, Hop]:

@@ -22,7 +22,7 @@ from functools import partial
 from sip.errors import MalformedMessage
 from sip.message.message import Request, Response, response_to
 from sip.stack.admission import Answers, RefusedRequest
-from sip.stack.glance import Glance, glance, refusal
+from sip.stack.glance import Glance, answered_nonce, glance, refusal
 from sip.stack.stack import Stack, server_key
 from sip.transaction.hop import Hop, response_hop
 from sip.transaction.timers import GIVE_UP_S
@@ -140,7 +140,7 @@ class Inflow:
         full: Callable[[], int],
         undecided: Callable[[], int] = lambda: 0,
         of_a_trunk: Callable[[str], bool] = lambda host: False,
-        silent: Callable[[str, float], bool] = lambda host, now: False,
+        silent: Callable[[Hop, float, str], bool] = lambda source, now, nonce: False,
         answers: Answers = lambda refused, now: True,
     ) -> None:
         self.shed = 0
@@ -180,7 +180,7 @@ class Inflow:
             self._pass(act, now)
         elif seen.method == "ACK" and self._refusals.known(seen.key, now):
             return  # acknowledges a refusal sent here, of which nothing is kept
-        elif seen.outside and self._silent(source.host, now):
+        elif seen.outside and self._silent(source, now, answered_nonce(data)):
             return
         else:
             asks = seen.method if seen.outside else ""
@@ -191,7 +191,7 @@ class Inflow:
         """Takes one message of a stream connection."""
         act = partial(self._stack.receive_message, message, source)
         asks, key = _asks(message)
-        if asks and self._silent(source.host, now):
+        if asks and isinstance(message, Request) and self._silent(source, now, _nonce(message)):
             return
         refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
         self._sort(_Arrival(asks, key, source.host, act, refuse), now)
@@ -304,6 +304,11 @@ def _asks(message: Message) -> tuple[str, str]:
         return (message.method if outside else ""), server_key(message, message.via, method=method)
     except MalformedMessage:
         return "", ""
+
+
+def _nonce(request: Request) -> str:
+    answers = request.headers.get_all("Authorization")
+    return answered_nonce("\n".join(f"Authorization: {each}" for each in answers).encode("utf-8", "replace"))
 
 
 def _nobody(retry_after_s: int, now: float) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import cast
 
 import pytest
@@ -76,10 +77,15 @@ async def socket_at(host: str, phone: Endpoint) -> AsyncIterator[Socket]:
 
 
 @asynccontextmanager
-async def endpoint(*, password: str = "", ban_s: float = 600.0) -> AsyncIterator[Endpoint]:
+async def endpoint(*, password: str = "", ban_s: float = 600.0, tcp: bool = False) -> AsyncIterator[Endpoint]:
     """An endpoint with a carrier's trunk, whose customers have a password where one is given."""
     settings = EndpointSettings(
-        udp="127.0.0.1:0", rtp_ports=(25000, 25099), ban_after=TRIES, ban_s=ban_s, never_ban=()
+        udp="127.0.0.1:0",
+        tcp="127.0.0.1:0" if tcp else None,
+        rtp_ports=(25000, 25099),
+        ban_after=TRIES,
+        ban_s=ban_s,
+        never_ban=(),
     )
     async with Endpoint(settings) as phone:
         phone.add_trunk(
@@ -212,3 +218,68 @@ async def _answer(phone: Endpoint) -> Call:
     call = await anext(phone.incoming())
     await call.answer()
     return call
+
+
+async def test_an_office_of_telephones_that_start_together_gets_in() -> None:
+    """The power is back: each asks before any has had its challenge, and more than a stranger has tries."""
+    async with endpoint(password="secret") as phone, AsyncExitStack() as office:
+        phones = [await office.enter_async_context(socket_at(OFFICE, phone)) for _ in range(30)]
+        for each in phones:
+            each.ask("OPTIONS", "100", *LONG)
+        await until(lambda: phone.stats.banned == 1)
+        challenged = [each for each in phones if each.came]
+        for each in challenged:
+            each.ask("OPTIONS", "100", *LONG, authorization(each))
+        await until(lambda: all(each.came[-1].status == 200 for each in challenged))
+        assert phone.stats.banned == 0
+        for each in phones:
+            count = len(each.came)
+            each.ask("OPTIONS", "100", *LONG)
+            await until(partial(_more_than, each, count))
+
+
+def _more_than(socket: Socket, count: int) -> bool:
+    return len(socket.came) > count
+
+
+async def test_who_answers_a_challenge_wrongly_stays_banned() -> None:
+    async with endpoint(password="secret") as phone, socket_at(SCANNER, phone) as scanner:
+        sweep(scanner, "OPTIONS", 40, *LONG)
+        await until(lambda: phone.stats.banned == 1)
+        await asyncio.sleep(0.1)
+        guess = authorization(scanner).replace('response="', 'response="0')
+        before, silenced = len(scanner.came), phone.stats.silenced
+        sweep(scanner, "OPTIONS", 40, *LONG, guess)
+        await until(lambda: phone.stats.silenced >= silenced + 40)
+        assert (len(scanner.came), phone.stats.banned) == (before, 1)
+
+
+async def test_datagrams_in_the_name_of_somebody_do_not_silence_their_connection() -> None:
+    async with endpoint(tcp=True) as phone, socket_at(SCANNER, phone) as forger:
+        sweep(forger, "OPTIONS", 40, *LONG)
+        await until(lambda: phone.stats.banned == 1)
+        assert phone.tcp_address is not None
+        reader, writer = await asyncio.open_connection(*phone.tcp_address, local_addr=(SCANNER, 0))
+        forger.send = writer.write  # type: ignore[method-assign]
+        forger.ask("OPTIONS", "100", *LONG)
+        async with asyncio.timeout(2):
+            assert (await reader.readline()).startswith(b"SIP/2.0 404")
+        writer.close()
+
+
+async def test_a_refused_request_does_not_ask_every_trunk_where_its_servers_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with endpoint() as phone, socket_at(SCANNER, phone) as scanner:
+        for number in range(100):
+            phone.add_trunk(TrunkSettings(id=f"t{number}", uri=f"sip:192.0.2.{number}"))
+        asked: list[str] = []
+
+        def addresses_of(host: str) -> tuple[str, ...]:
+            asked.append(host)
+            return (host,)
+
+        monkeypatch.setattr(phone, "addresses_of", addresses_of)
+        sweep(scanner, "OPTIONS", 60, *LONG)
+        await until(lambda: phone.stats.silenced == 60 - TRIES)
+        assert 0 < len(asked) <= 2 * 101

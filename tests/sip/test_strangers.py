@@ -28,10 +28,10 @@ def test_a_few_tries_then_silence_until_the_ban_is_over() -> None:
     assert strangers.bans == 2
 
 
-def test_one_try_comes_back_a_minute() -> None:
+def test_one_try_comes_back_in_ten_seconds() -> None:
     strangers = Strangers(tries=5, ban_s=600)
     refused(strangers, 5)
-    assert refused(strangers, 3, now=120) == [ANSWER, ANSWER, BAN]
+    assert refused(strangers, 3, now=20) == [ANSWER, ANSWER, BAN]
 
 
 def test_a_slow_stranger_is_never_banned() -> None:
@@ -47,6 +47,19 @@ def test_who_comes_in_is_no_stranger_for_a_day() -> None:
     assert strangers.known(HERE, KNOWN_S)
     assert not strangers.known(HERE, KNOWN_S + 1)
     assert not strangers.known(ELSEWHERE, 1)
+
+
+def test_a_carrier_that_pings_from_another_address_every_half_minute_is_never_banned() -> None:
+    strangers = Strangers()
+    assert [refused(strangers, 1, now=30.0 * ping)[0] for ping in range(1000)] == [ANSWER] * 1000
+
+
+def test_what_is_not_answered_for_its_length_is_no_try() -> None:
+    """Three short requests an answer: a telephone's repetitions."""
+    strangers = Strangers(tries=5)
+    given = [strangers.refused(HERE, 0, guess=True, received=100, sent=300) for _ in range(15)]
+    assert given.count(ANSWER) == 5
+    assert BAN not in given
 
 
 def test_refusals_that_tell_a_scanner_nothing_ban_nobody() -> None:
