@@ -22,8 +22,8 @@ READERS = (Scope.CALLS, Scope.ADMIN)
 LAST_EVENT_ID = "Last-Event-ID"
 
 BEAT_S = 15.0
-"""Seconds between comments where nothing happens. They keep proxies' connections, find readers who have left
-and keys that are revoked."""
+"""Seconds between comments where nothing happens, which keep proxies' connections and find readers who have
+left; and between looks at the reader's key, whatever happens."""
 
 TOGETHER_S = 0.05
 """Seconds for which a reader's events are collected before they are written together."""
@@ -66,15 +66,20 @@ async def events(request: web.Request) -> web.StreamResponse:
 async def _send(
     request: web.Request, response: web.StreamResponse, live: LiveEvents, reader: LiveReader
 ) -> None:
+    loop = asyncio.get_running_loop()
     await response.write(b": events of live calls\n\n")
+    due = loop.time() + BEAT_S
     while not reader.closed:
-        try:
-            found = await asyncio.wait_for(reader.get(), BEAT_S)
-        except TimeoutError:
+        found: list[LiveEvent | Lost] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                found = await reader.get()
+        if loop.time() >= due:  # events that come all the time put off no look
             if await request.app[SERVER].find_key(bearer_key(request)) is None:
                 return
-            await response.write(b": nothing new\n\n")
-            continue
+            due = loop.time() + BEAT_S
+            if not found:
+                await response.write(b": nothing new\n\n")
         if found:
             await response.write(b"".join(request.app[LINES].of(live, each) for each in found))
             await asyncio.sleep(TOGETHER_S)
@@ -111,7 +116,9 @@ def _data(kind: str, event: LiveEvent | None, data: Mapping[str, Any]) -> bytes:
         "agentId": event.agent_id if event is not None else None,
         "data": dict(data),
     }
-    return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+    return f"data: {json.dumps(told, ensure_ascii=False, separators=(',', ':'))}\n\n".encode(
+        errors="backslashreplace"  # half a surrogate pair, as JSON writes it
+    )
 
 
 async def end(app: web.Application) -> None:

@@ -1,8 +1,9 @@
 """What happens in the calls of this node, told to whoever listens: bounded, and free where nobody does.
 
 A call tells by a method that appends to the queues of those who may know; nothing waits, and nothing is made
-into text before somebody reads it. An event is kept in a ring for a reader who comes back (`Last-Event-ID`).
-The ring goes on for `RESUME_S` after the last reader has left; without readers nothing at all is kept."""
+into text before somebody reads it. An event is kept in a ring for a reader who comes back (`Last-Event-ID`),
+for `RESUME_S`: what a call said is not here when it is erased. The ring goes on for as long after the last
+reader has left; without readers nothing at all is kept."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ RING = 2000
 """The most events kept for readers that come back."""
 
 RESUME_S = 60.0
-"""How long events are kept after the last reader has left."""
+"""How long an event is kept, and how long events are kept at all after the last reader has left."""
 
 READERS = 100
 READERS_OF_COMPANY = 20
@@ -106,7 +107,9 @@ class LiveEvents:
 
     def __post_init__(self) -> None:
         self._readers: list[LiveReader] = []
-        self._ring: deque[LiveEvent] = deque(maxlen=RING)
+        self._ring: deque[tuple[float, LiveEvent]] = deque(
+            maxlen=RING
+        )  # with the time until which it is kept
         self._number = 0
         self._until = 0.0
         self._closed = False
@@ -119,6 +122,10 @@ class LiveEvents:
         if self._ring and self.clock() >= self._until:
             self._ring.clear()
         return self._until > self.clock()
+
+    def _forget(self, now: float) -> None:
+        while self._ring and self._ring[0][0] <= now:
+            self._ring.popleft()
 
     def tell(self, kind: str, of: Any, at_ms: int, data: Mapping[str, Any]) -> None:
         """Tells of an event in a call; `of` is its claim."""
@@ -134,7 +141,9 @@ class LiveEvents:
             agent_id=of.agent_id,
             data=data,
         )
-        self._ring.append(event)
+        now = self.clock()
+        self._forget(now)
+        self._ring.append((now + RESUME_S, event))
         for reader in self._readers:
             reader.put(event)
 
@@ -148,6 +157,8 @@ class LiveEvents:
         theirs = sum(each.access.company_id == access.company_id for each in self._readers)
         if len(self._readers) >= READERS or theirs >= READERS_OF_COMPANY:
             raise TooMany("Too many readers of live events", retry_after_s=10)
+        if self._number and not self.heard:
+            self._number += 1  # stands for what nobody was told meanwhile
         reader = LiveReader(access, wanted)
         if after:
             self._catch_up(reader, after)
@@ -174,10 +185,11 @@ class LiveEvents:
         run, _, number = after.rpartition("-")
         known = run == self.run and number.isascii() and number.isdigit() and len(number) < 16
         last = int(number) if known else -1
-        oldest = self._ring[0].number if self.heard and self._ring else self._number + 1
+        self._forget(self.clock())
+        oldest = self._ring[0][1].number if self.heard and self._ring else self._number + 1
         if not oldest - 1 <= last <= self._number:
             reader.gap()
             return
-        for event in self._ring:
+        for _, event in self._ring:
             if event.number > last:
                 reader.put(event)

@@ -17,6 +17,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,8 @@ class Copied:
 def back_up(server: ServerSettings, into: Path, *, recordings: bool) -> Copied:
     """Copies the database at `server.database` and its key, with `recordings` those of this node, to the new
     folder `into`, which is there only when the copy is whole. Raises `LocalError`."""
-    data_dir, partial = Path(server.data_dir), into.with_name(f"{into.name}.partial")
+    data_dir, into = Path(server.data_dir), into.absolute()
+    partial = into.with_name(f"{into.name}.partial")
     if into.exists() or partial.exists():
         raise LocalError(f"{into if into.exists() else partial}: there is one already")
     with _told(into):
@@ -71,8 +73,8 @@ def back_up(server: ServerSettings, into: Path, *, recordings: bool) -> Copied:
 
 def put_back(server: ServerSettings, copy: Path) -> Copied:
     """Puts the copy `copy` in place of the database at `server.database`. On SQLite the one that is there is
-    moved aside, to a folder in `data_dir`; so is another key. Raises `LocalError`: for one that a server has
-    open, and a copy of another engine."""
+    moved aside, to a folder beside it; so is another key. Raises `LocalError`: for one that a server has
+    open, a damaged copy, and one of another engine; the database that was there then stays."""
     data_dir = Path(server.data_dir)
     source = copy / (DUMP if is_postgres(server.database) else DATABASE)
     if not source.is_file():
@@ -80,9 +82,9 @@ def put_back(server: ServerSettings, copy: Path) -> Copied:
     with _told(copy):
         private.make_folder(data_dir)
         if is_postgres(server.database):
-            _run("pg_restore", server.database, ["--clean", "--if-exists", "--no-owner", "-1", str(source)])
+            _replace_tables(server.database, source)
         else:
-            _replace_database(sqlite_path(server.database, data_dir), source, data_dir)
+            _replace_database(sqlite_path(server.database, data_dir), source)
         _replace_secret(data_dir, copy / SECRET)
         count = _copy_all(copy / private.RECORDINGS, data_dir / private.RECORDINGS)
     return Copied(source, count, lost_notes=not any(_files(data_dir / NOTES)))
@@ -109,15 +111,33 @@ def _copy_database(server: ServerSettings, data_dir: Path, into: Path) -> Path:
     return target
 
 
-def _replace_database(database: Path, source: Path, data_dir: Path) -> None:
-    if database.exists():
-        _check_alone(database)
-        aside = _folder_aside(data_dir)
-        for part in (f"{database.name}-wal", f"{database.name}-shm", database.name):
-            with contextlib.suppress(FileNotFoundError):
-                database.with_name(part).rename(aside / part)
-    _copy(source, database)
+def _replace_database(database: Path, source: Path) -> None:
+    """Has the copy on the disk of the database before it touches that."""
+    made = database.with_name(f"{database.name}.restored")
+    with contextlib.ExitStack() as undo:
+        undo.callback(made.unlink, missing_ok=True)
+        _copy(source, made)
+        _check_whole(made, source)
+        if database.exists():
+            _check_alone(database)
+            aside = _folder_aside(database.parent)
+            for part in (f"{database.name}-wal", f"{database.name}-shm", database.name):
+                with contextlib.suppress(FileNotFoundError):
+                    database.with_name(part).rename(aside / part)
+        made.rename(database)
     _sync(database.parent)
+
+
+def _check_whole(database: Path, source: Path) -> None:
+    """Raises `LocalError` where a copy is no database, or a damaged one."""
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as made:
+            (verdict,) = made.execute("PRAGMA quick_check").fetchone()
+            known = made.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise LocalError(f"{source}: {error}") from None
+    if verdict != "ok" or known is None:
+        raise LocalError(f"{source}: the copy is damaged: {verdict if verdict != 'ok' else 'no schema'}")
 
 
 def _replace_secret(data_dir: Path, source: Path) -> None:
@@ -130,8 +150,8 @@ def _replace_secret(data_dir: Path, source: Path) -> None:
     _copy(source, there)
 
 
-def _folder_aside(data_dir: Path) -> Path:
-    aside = data_dir / f"before-restore-{time.time_ns()}"
+def _folder_aside(folder: Path) -> Path:
+    aside = folder / f"before-restore-{time.time_ns()}"
     aside.mkdir(mode=private.FOLDER_MODE)
     return aside
 
@@ -149,29 +169,76 @@ def _check_alone(database: Path) -> None:
         raise LocalError(f"{database}: a server has it open: stop it first")
 
 
+# A table that is newer than the copy goes too: it refers to one of the copy's, and a migration makes it anew.
+_DROP = b"""BEGIN;
+DO $$ DECLARE one regclass; BEGIN
+    FOR one IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace
+        AND c.relkind IN ('r', 'p')
+        AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+    LOOP EXECUTE format('DROP TABLE IF EXISTS %s CASCADE', one); END LOOP;
+END $$;
+"""
+
+
+def _replace_tables(url: str, source: Path) -> None:
+    """Puts a dump in place of all tables in one transaction, which is over only when the whole dump is in."""
+    connect, environment = _connection(url)
+    client = ["psql", connect, "--no-password", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]
+    with tempfile.TemporaryFile() as said, _installed(client[0]):
+        psql = subprocess.Popen(
+            client, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said
+        )
+        with psql, contextlib.suppress(BrokenPipeError):  # it says why it has ended
+            assert psql.stdin is not None
+            with psql.stdin as script, _installed("pg_restore"):
+                script.write(_DROP)
+                script.flush()
+                command = ["pg_restore", "--no-owner", "--file=-", str(source)]
+                done = subprocess.run(command, stdout=script, stderr=said, check=False)
+                script.write(b"COMMIT;\n" if done.returncode == 0 else b"ROLLBACK;\n")
+        if psql.returncode or done.returncode:
+            said.seek(0)
+            why = said.read().decode(errors="replace").strip()
+            raise LocalError(f"{source}: {why or 'psql and pg_restore failed'}")
+
+
 def _run(program: str, url: str, arguments: Sequence[str]) -> None:
-    """Runs a program of PostgreSQL's on the database `url`; the password goes through the environment, where
-    other users do not see it."""
+    """Runs a program of PostgreSQL's on the database `url`."""
+    connect, environment = _connection(url)
+    command = [program, connect, "--no-password", *arguments]
+    with _installed(program):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LocalError(f"{program}: {done.stderr.strip() or done.returncode}")
+
+
+def _connection(url: str) -> tuple[str, dict[str, str]]:
+    """Returns the option and the environment for a program of PostgreSQL's; the password goes through the
+    environment, where other users do not see it."""
     try:
         where = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.Error as error:
         raise LocalError(f"server.database: {error}") from None
     password = where.pop("password", None)
     environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
-    command = [program, f"--dbname={make_conninfo(**where)}", "--no-password", *arguments]
+    return f"--dbname={make_conninfo(**where)}", environment
+
+
+@contextlib.contextmanager
+def _installed(program: str) -> Iterator[None]:
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        yield
     except FileNotFoundError:
         raise LocalError(f"{program} is not installed (Debian: postgresql-client)") from None
-    if done.returncode:
-        raise LocalError(f"{program}: {done.stderr.strip() or done.returncode}")
 
 
 def _copy_all(source: Path, target: Path) -> int:
     """Copies the files of a folder that `target` does not have; returns how many."""
     count = 0
     for path in _files(source):
-        target.mkdir(mode=private.FOLDER_MODE, parents=True, exist_ok=True)
+        if not target.is_dir():
+            target.mkdir(mode=private.FOLDER_MODE)
+            _give(target, like=target.parent)
         with contextlib.suppress(FileNotFoundError):  # erased meanwhile
             if not (target / path.name).exists():
                 _copy(path, target / path.name)
@@ -189,10 +256,18 @@ def _copy(source: Path, target: Path) -> None:
     partial = target.with_name(f"{target.name}.partial")
     with source.open("rb") as octets, partial.open("wb") as made:
         os.fchmod(made.fileno(), private.FILE_MODE)
+        _give(made.fileno(), like=target.parent)
         shutil.copyfileobj(octets, made)
         made.flush()
         os.fsync(made.fileno())
     partial.replace(target)
+
+
+def _give(made: int | Path, *, like: Path) -> None:
+    """Gives what root has made to the owner of the folder `like`, who has to read it."""
+    if os.geteuid() == 0:
+        owner = like.stat()
+        os.chown(made, owner.st_uid, owner.st_gid)
 
 
 def _sync(folder: Path) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from api import live_events
 from api.schemas.live import LiveEvent
+from tests.support.command_line import mediaserver
 from tests.support.node.node import (
     ASKING_NUMBER,
     INBOUND,
@@ -136,6 +139,30 @@ def _claim(told: list[dict[str, Any]], company_id: str, agent_id: str = "") -> A
     of: Any = Of()
     of.call_id, of.company_id, of.agent_id = told[0]["callTaskId"], company_id, agent_id
     return of
+
+
+async def test_a_revoked_key_reads_no_more_however_much_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_events, "BEAT_S", 0.2)
+    site = write_site(tmp_path)
+    async with running(site) as (server, client):
+        made = await asyncio.to_thread(
+            mediaserver, "keys", "create", "--config", site.path, "--company", "acme", "--scope", "calls"
+        )
+        live, claim = server.call_api.live_events, _claim([{"callTaskId": "one"}], "acme")
+        async with client.get(EVENTS, headers=bearer(made.stdout.strip())) as answer:
+            await answer.content.readline()
+            live.tell("call.words", claim, 1, {"text": "half a pair: \ud83d"})
+            assert b"half a pair: \\ud83d" in await answer.content.readuntil(b"}\n")
+            listed = await asyncio.to_thread(mediaserver, "keys", "list", "--config", site.path)
+            [own] = [row.split()[0] for row in listed.stdout.splitlines() if "  API  " in row]
+            await asyncio.to_thread(mediaserver, "keys", "revoke", "--config", site.path, own)
+            reading = asyncio.create_task(answer.content.read())
+            async with asyncio.timeout(PATIENCE_S):
+                while not reading.done():
+                    live.tell("call.state", claim, 1, {"state": "listening"})
+                    await asyncio.sleep(0.05)
 
 
 async def test_the_stream_is_closed_to_other_keys_and_ends_with_the_server(tmp_path: Path) -> None:

@@ -108,6 +108,34 @@ async def test_a_place_that_has_left_the_ring_is_lost(monkeypatch: pytest.Monkey
     assert await got(live.listen(MINE, after=f"{live.run}-2")) == ["c", "d"]
 
 
+@pytest.mark.parametrize("another", [False, True])
+async def test_what_nobody_was_told_is_said_to_be_lost(another: bool) -> None:
+    clock = Clock()
+    live = LiveEvents(clock)
+    first = live.listen(MINE)
+    tell(live, "a")
+    [seen] = await first.get()
+    assert isinstance(seen, LiveEvent)
+    live.leave(first)
+    clock.now += live_events.RESUME_S
+    tell(live, "while nobody listens")
+    if another:
+        live.listen(MINE)
+        tell(live, "b")
+    assert await got(live.listen(MINE, after=live.id_of(seen))) == [Lost(None)]
+
+
+async def test_words_are_kept_no_longer_than_they_can_be_asked_for() -> None:
+    clock = Clock()
+    live = LiveEvents(clock)
+    live.listen(MINE)
+    tell(live, "a")
+    clock.now += live_events.RESUME_S
+    assert await got(live.listen(MINE, after=f"{live.run}-0")) == [Lost(None)]
+    tell(live, "b")
+    assert await got(live.listen(MINE, after=f"{live.run}-1")) == ["b"]
+
+
 async def test_readers_have_a_limit_and_end_with_the_node() -> None:
     live = LiveEvents()
     readers = [live.listen(MINE) for _ in range(live_events.READERS_OF_COMPANY)]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mediaserver.db.database import SCHEMA, migrate, migrations, open_database
+from mediaserver.db.database import SCHEMA, Tx, migrate, migrations, open_database, schema_version
 from mediaserver.db.sqlite import Sqlite
 from tests.support.command_line import mediaserver
 from tests.support.node.node import DATABASES, KEY, Site, bearer, database_on, rows_of, running, write_site
@@ -167,3 +170,74 @@ def test_a_copy_that_is_none_is_refused_before_anything_is_touched(tmp_path: Pat
     done = mediaserver("restore", "--config", site.path, "--from", tmp_path / "none", "--yes")
     assert (done.returncode, "there is no such copy" in done.stderr) == (1, True)
     assert not site.data_dir.exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "foreign", "full disk"])
+async def test_a_copy_that_cannot_be_put_back_leaves_the_database_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    site, copy = write_site(tmp_path), tmp_path / "copy"
+    async with running(site):
+        pass
+    done = await asyncio.to_thread(mediaserver, "backup", "--config", site.path, "--to", copy)
+    assert done.returncode == 0, done.stderr
+    database, source = site.data_dir / "mediaserver.db", copy / "mediaserver.db"
+    before = database.read_bytes()
+    if damage == "cut":
+        os.truncate(source, source.stat().st_size // 2)
+    elif damage == "foreign":
+        source.write_bytes(b"no database " * 1000)
+    else:
+        monkeypatch.setattr(shutil, "copyfileobj", full)
+    done = await asyncio.to_thread(mediaserver, "restore", "--config", site.path, "--from", copy, "--yes")
+    assert (done.returncode, done.stderr.startswith("Error: ")) == (1, True)
+    assert database.read_bytes() == before
+    assert not [*site.data_dir.glob("before-restore-*"), *site.data_dir.glob("*.restored")]
+
+
+def full(*files: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+async def test_what_root_puts_back_is_for_the_owner_of_the_data(tmp_path: Path) -> None:
+    site, copy = write_site(tmp_path), tmp_path / "copy"
+    async with running(site):
+        pass
+    (site.data_dir / "recordings" / "one.wav").write_bytes(b"RIFF")
+    back_up = ("backup", "--config", site.path, "--to", copy, "--recordings")
+    assert (await asyncio.to_thread(mediaserver, *back_up)).returncode == 0
+    shutil.rmtree(site.data_dir / "recordings")
+    os.chown(site.data_dir, 10001, 10001)
+    done = await asyncio.to_thread(mediaserver, "restore", "--config", site.path, "--from", copy, "--yes")
+    assert done.returncode == 0, done.stderr
+    put_back = ("mediaserver.db", "recordings", "recordings/one.wav")
+    assert {(site.data_dir / name).stat().st_uid for name in put_back} == {10001}
+
+
+async def test_a_copy_of_before_an_upgrade_is_put_back_and_upgraded_again(tmp_path: Path) -> None:
+    with database_on("postgresql") as url:
+        site, copy = write_site(tmp_path, database=url), tmp_path / "copy"
+        db = await open_database(url, tmp_path)
+        await db.write(_without_search)
+        await db.close()
+        done = await asyncio.to_thread(mediaserver, "backup", "--config", site.path, "--to", copy)
+        assert done.returncode == 0, done.stderr
+        assert (await asyncio.to_thread(mediaserver, "migrate", "--config", site.path)).returncode == 0
+        dump = (copy / "mediaserver.dump").read_bytes()
+        (copy / "mediaserver.dump").write_bytes(dump[: len(dump) * 2 // 3])
+        restore = ("restore", "--config", site.path, "--from", copy, "--yes")
+        done = await asyncio.to_thread(mediaserver, *restore)
+        assert (done.returncode, done.stderr.startswith("Error: ")) == (1, True)
+        assert await schema_version(url, tmp_path) == NEWEST, "a cut copy changes nothing"
+        (copy / "mediaserver.dump").write_bytes(dump)
+        done = await asyncio.to_thread(mediaserver, *restore)
+        assert done.returncode == 0, done.stderr
+        assert await rows_of(site, "SELECT COUNT(*) AS many FROM call_search") == [{"many": 0}]
+
+
+def _without_search(tx: Tx) -> None:
+    tx.run("DROP TABLE call_search")
+    for index in ("of_agent", "of_number", "of_batch"):
+        tx.run(f"DROP INDEX calls_{index}")
+    tx.run("DELETE FROM schema_version WHERE version >= 13")
