@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from mediaserver.calls.detail_record import CallDetailRecord
-from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, OutboundLegs
+from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, OutboundLegs, Route
 from mediaserver.errors import StoreError
 from pipeline.errors import boundary
 from pipeline.leg import AudioSource, LegListener
@@ -100,13 +100,7 @@ class MovedCaller:
             route = await legs.route(claim.agent_id, legs.named_by(claim.agent_id, move.to))
             if route.number in self._dialled:
                 raise DialRefused(CALLED_BEFORE)
-            self._dialled.add(route.number)
-            person = await legs.dial(
-                route,
-                call_id=f"{claim.call_id}-referred-{len(self._dialled)}",
-                leg_of=claim.call_id,
-                variables=claim.variables,
-            )
+            person = await self._dial(route)
             await person.answered()
         except DialRefused as refused:
             log.info("referral refused", extra={**self._cdr.fields(), "reason": str(refused)})
@@ -125,3 +119,18 @@ class MovedCaller:
         self.bridge.add(person)
         self._cdr.tell(EVENT, {"target": route.number, "outcome": "answered", "rung": RUNG})
         return 200
+
+    async def _dial(self, route: Route) -> Call:
+        """Calls whom `route` leads to. Where no INVITE could leave the number may be named again."""
+        claim = self._cdr.claim
+        self._dialled.add(route.number)
+        try:
+            return await self._legs.dial(
+                route,
+                call_id=f"{claim.call_id}-referred-{len(self._dialled)}",
+                leg_of=claim.call_id,
+                variables=claim.variables,
+            )
+        except (DialRefused, SipError, OSError):
+            self._dialled.discard(route.number)
+            raise

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs, Route
+from mediaserver.queue.extra_legs import NewLeg
 from tests.support.node.node import KEY, bearer, until_final
 from tests.support.sip.ladder import NUMBERS, Ladder, called, ladder
 from tests.support.sip.referring_carrier import Telephone
@@ -81,6 +83,28 @@ async def test_a_person_is_called_once_however_often_a_far_end_asks(tmp_path: Pa
         assert line.carrier.dialled.count(DESK) == 1
         caller.bye()
         await asyncio.sleep(0.2)
+
+
+async def test_whom_no_invite_could_reach_may_be_named_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first time the server has no place for one more call."""
+    async with ladder(tmp_path, trunk=OBEYS) as line:
+        _, caller = await talking(line)
+        with monkeypatch.context() as full:
+            full.setattr(OutboundLegs, "_place", _at_its_limit)
+            caller.refer(f"sip:{DESK}@127.0.0.1")
+            await until(lambda: told(caller)[-1:] == ["603 terminated"])
+        assert DESK not in line.carrier.dialled
+        caller.refer(f"sip:{DESK}@127.0.0.1")
+        await until(lambda: DESK in line.carrier.dialled)
+        line.carrier.call_to(DESK).bye()
+        caller.bye()
+        await asyncio.sleep(0.2)
+
+
+async def _at_its_limit(legs: OutboundLegs, route: Route, leg_of: str) -> NewLeg:
+    raise LinesBusy("the company is at its limit of concurrent calls")
 
 
 # Whom both name, the far end by REFER and the agent by its own transfer --------------------------------
