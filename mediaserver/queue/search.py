@@ -7,6 +7,7 @@ written with the call and cleared with what it was made of."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -168,6 +169,14 @@ def note_content(tx: Tx, call_id: str, outcome: Outcome) -> None:
 def forget(tx: Tx, call_id: str) -> None:
     """Takes away what a call is found by, because the transcript and the variables go."""
     tx.run("DELETE FROM call_search WHERE call_id = :id", id=call_id)
+
+
+def forget_shown_name(tx: Tx, call_id: str) -> None:
+    """Takes away the name that the caller's telephone showed, because what SIP said of the call goes; a name
+    among the prompt variables stays with these."""
+    row = tx.row("SELECT variables FROM calls WHERE id = :id", id=call_id)
+    if row is None or not json.loads(row["variables"]).get("name"):
+        tx.run("UPDATE call_search SET name = '', name_words = '' WHERE call_id = :id", id=call_id)
 
 
 def plain(text: str) -> str:

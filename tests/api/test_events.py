@@ -154,7 +154,8 @@ async def test_a_revoked_key_reads_no_more_however_much_happens(
         async with client.get(EVENTS, headers=bearer(made.stdout.strip())) as answer:
             await answer.content.readline()
             live.tell("call.words", claim, 1, {"text": "half a pair: \ud83d"})
-            assert b"half a pair: \\ud83d" in await answer.content.readuntil(b"}\n")
+            async with asyncio.timeout(PATIENCE_S):
+                assert b"half a pair: \\ud83d" in await answer.content.readuntil(b"}\n")
             listed = await asyncio.to_thread(mediaserver, "keys", "list", "--config", site.path)
             [own] = [row.split()[0] for row in listed.stdout.splitlines() if "  API  " in row]
             await asyncio.to_thread(mediaserver, "keys", "revoke", "--config", site.path, own)

@@ -133,6 +133,7 @@ def _signalling(tx: Tx, company_id: str, age_ms: int) -> int:
         tx.run("UPDATE attempts SET dial_number = '', sip_call_id = '' WHERE call_id = :id", id=call_id)
         tx.run("DELETE FROM call_traces WHERE call_id = :id", id=call_id)
         tx.run("UPDATE calls SET signalling_kept = 0, sip = '{}' WHERE id = :id", id=call_id)
+        search.forget_shown_name(tx, call_id)
     return len(ids)
 
 

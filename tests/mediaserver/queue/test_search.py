@@ -194,6 +194,32 @@ async def test_what_was_erased_or_swept_is_found_by_nothing_that_was_said(folder
         assert await found(store, name="mary") == []
 
 
+@pytest.mark.parametrize(("variables", "left"), [({}, 0), ({"name": "Mary"}, 1)])
+async def test_a_name_that_a_telephone_showed_goes_with_the_signalling(
+    folder: Path, variables: dict[str, str], left: int
+) -> None:
+    clock = Clock()
+    async with opened(folder, clock) as store:
+        call = NewInboundCall(
+            company_id="acme",
+            agent_id=AGENT,
+            trunk_id="carrier",
+            phone_number=MARY,
+            called_number="+14155550100",
+            webhook_id="wh",
+            variables=variables,
+            sip={"displayName": "Mary"},
+            ringing_at_ms=clock.now_ms,
+        )
+        claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
+        over = Outcome(status=CallStatus.COMPLETED, cause="normal", ended_at_ms=clock.now_ms)
+        assert await store.finish(claim, over)
+        assert len(await found(store, name="mary")) == 1
+        clock.advance(3 * 24 * 60 * MINUTE_MS)
+        assert await store.sweep("acme", Kept.SIGNALLING, days=1) == 1
+        assert len(await found(store, name="mary")) == left
+
+
 PLANS = [
     (CallFilter(), "calls_listed"),
     (CallFilter(since_ms=1, until_ms=2, status=CallStatus.FAILED), "calls_listed"),
