@@ -11,12 +11,10 @@ from livekit import rtc
 
 async def talk(url: str, token: str, words: str) -> None:
     """Waits for the agent to listen (some never do), sends `words`, waits for the hang-up."""
-    room, over, listening = rtc.Room(), asyncio.Event(), asyncio.Event()
-    streams: asyncio.Queue[tuple[rtc.TextStreamReader, str] | None] = asyncio.Queue()
+    room, over, listening, turn = rtc.Room(), asyncio.Event(), asyncio.Event(), asyncio.Lock()
 
-    async def show() -> None:
-        while opened := await streams.get():  # one after another: the SDK keeps no order between streams
-            reader, speaker = opened
+    async def show(reader: rtc.TextStreamReader, speaker: str) -> None:
+        async with turn:  # one stream after another: the SDK keeps no order between them
             text = await reader.read_all()
             if (reader.info.attributes or {}).get("lk.transcription_final") == "true":
                 print(f"{speaker}: {text}", flush=True)
@@ -25,19 +23,18 @@ async def talk(url: str, token: str, words: str) -> None:
         if changed.get("lk.agent.state") == "listening":
             listening.set()
 
-    showing = asyncio.create_task(show())
-    room.register_text_stream_handler("lk.transcription", lambda *opened: streams.put_nowait(opened))
+    showing: set[asyncio.Task[None]] = set()
+    handler = room.register_text_stream_handler
+    handler("lk.transcription", lambda *it: showing.add(asyncio.ensure_future(show(*it))))
     room.on("participant_attributes_changed", state)
     room.on("disconnected", lambda reason: over.set())
     await room.connect(url, token)
-    await asyncio.wait(
-        [asyncio.create_task(it.wait()) for it in (listening, over)], return_when="FIRST_COMPLETED"
-    )
+    waits = [asyncio.create_task(it.wait()) for it in (listening, over)]
+    await asyncio.wait(waits, return_when="FIRST_COMPLETED")
     if not over.is_set():
         await room.local_participant.send_text(words, topic="lk.chat")
     await over.wait()
-    streams.put_nowait(None)
-    await showing
+    await asyncio.gather(*showing)
 
 
 asyncio.run(talk(*sys.argv[1:4]))

@@ -95,7 +95,6 @@ class Server:
         self.phase = Phase.NEW
         self.endpoint = Endpoint(endpoint_settings(settings.sip))
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
-        watch(self.metrics, self.endpoint)
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
         voices, recognizers = speech_choices(settings.speech)
@@ -278,6 +277,7 @@ class Server:
 
     async def _open_phone(self) -> None:
         await self.endpoint.start()
+        watch(self.metrics, self.endpoint)
         set_trunks(self.endpoint, self.directory)
         self._pending.remove("sip")
 

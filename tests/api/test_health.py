@@ -16,6 +16,9 @@ from mediaserver.settings import load
 from tests.support.http.models import Recognizer, fake_models
 from tests.support.node.node import Client, Node, bearer, node_of_module, running, write_site
 
+ELSEWHERE = ("/dashboard", "/rtc", "/static", "/talk", "/twirp")
+"""Routes that speak protocols of their own (WHIP, LiveKit) or are pages for people."""
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 node = node_of_module()
@@ -90,8 +93,7 @@ async def test_the_description_names_every_route_and_resolves(client: Client) ->
     server = client.app
     assert server is not None
     served = {route.resource.canonical for route in server.router.routes() if route.resource is not None}
-    # The others speak protocols of their own (WHIP, LiveKit) or are pages for people.
-    elsewhere = {path for path in served if path.startswith(("/rtc", "/talk", "/static", "/twirp"))}
+    elsewhere = {path for path in served if path.startswith(ELSEWHERE)}
     assert set(document["paths"]) == served - elsewhere
     components = document["components"]
     assert _references(document) <= {name for part in ("schemas", "headers") for name in components[part]}
