@@ -37,11 +37,21 @@ class _Socket(asyncio.DatagramProtocol):
         self.arrived.put_nowait((asyncio.get_running_loop().time(), data))
 
 
-async def _bound() -> _Socket:
+async def _bound(port: int = 0) -> _Socket:
     _, protocol = await asyncio.get_running_loop().create_datagram_endpoint(
-        _Socket, local_addr=("127.0.0.1", 0)
+        _Socket, local_addr=("127.0.0.1", port)
     )
     return protocol
+
+
+async def _bound_with_rtcp() -> tuple[_Socket, _Socket]:
+    """Binds a port for RTP and the next one, where reports go (RFC 3550 11): another's socket otherwise."""
+    while True:
+        rtp = await _bound()
+        try:
+            return rtp, await _bound(rtp.port + 1)
+        except OSError:
+            rtp.transport.close()
 
 
 class RawCall:
@@ -68,7 +78,8 @@ class RawCall:
         self._cseq = 1
 
     async def __aenter__(self) -> Self:
-        self.sip, self.rtp = await _bound(), await _bound()
+        self.rtp, self._rtcp = await _bound_with_rtcp()
+        self.sip = await _bound()
         return self
 
     async def __aexit__(
@@ -76,6 +87,7 @@ class RawCall:
     ) -> None:
         self.sip.transport.close()
         self.rtp.transport.close()
+        self._rtcp.transport.close()
         await asyncio.sleep(0)
 
     # SIP --------------------------------------------------------------------------------------------------
