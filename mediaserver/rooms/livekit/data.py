@@ -172,6 +172,7 @@ class DataLink(RoomObserver):
         self._waiting.clear()
         self.rpc.close()
         self._send, self._streams = _unsent, TextStreams(_unread)
+        self._transcript = TranscriptStreams(_untold, lambda: 0)
         self.on_encrypted = _unheard
 
     def _deliver(self, body: bytes, label: str = RELIABLE) -> None:
@@ -186,6 +187,10 @@ def _unheard() -> None:
 def _unsent(label: str, body: bytes) -> bool:
     """Refuses a packet: the participant's data channels are gone."""
     return False
+
+
+def _untold(packet: models.DataPacket, speaker: Participant) -> None:
+    """Drops a packet of the transcript after `close`."""
 
 
 def _unread(text: str) -> None:
