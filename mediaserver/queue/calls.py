@@ -21,6 +21,7 @@ from mediaserver.queue.records import (
     NewCall,
     Stage,
     StoreCounts,
+    call_states,
 )
 
 _INSERT = """
@@ -62,7 +63,7 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
 
 def call_row(row: Row) -> CallRow:
     """Makes a `CallRow` of a row of `calls`."""
-    return read_row(CallRow, row, **_states(row))
+    return read_row(CallRow, row, **call_states(row))
 
 
 def fill_variables(tx: Tx, claim: Claim) -> bool:
@@ -93,18 +94,10 @@ def call(tx: Tx, company_id: str, call_id: str) -> CallRecord | None:
         CallRecord,
         row,
         **{name: json.loads(row[name]) for name in _DOCUMENTS},
-        **_states(row),
+        **call_states(row),
         attempts=tuple(read_row(AttemptRow, each, status=CallStatus(each["status"])) for each in attempts),
         decisions=tuple(decisions.of_call(tx, call_id)),
     )
-
-
-def _states(row: Row) -> dict[str, Any]:
-    return {
-        "is_test": bool(row["is_test"]),
-        "status": CallStatus(row["status"]),
-        "stage": Stage(row["stage"]),
-    }
 
 
 def counts(tx: Tx) -> StoreCounts:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
+from mediaserver.db.database import Row
 from mediaserver.queue.decisions import Decision
 
 
@@ -255,6 +256,15 @@ class CallRow:
     sip_status: int
     ended_by: str
     error: str
+
+
+def call_states(row: Row) -> dict[str, Any]:
+    """Returns the fields of a `CallRow` that a row of `calls` has as numbers or text, for `read_row`."""
+    return {
+        "is_test": bool(row["is_test"]),
+        "status": CallStatus(row["status"]),
+        "stage": Stage(row["stage"]),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, among
+from mediaserver.db.database import Row, Tx, among, read_row
 from mediaserver.errors import LocalError
-from mediaserver.queue.records import CallRow, CallStatus, Outcome, Stage
+from mediaserver.queue.records import CallRow, CallStatus, Outcome, call_states
 from pipeline.text.fold import folded, plain_words
 
 PAGE_LIMIT = 200
@@ -262,12 +262,10 @@ def _cursor(row: Row) -> str:
 
 
 def _listed(row: Row) -> ListedCall:
-    values: dict[str, Any] = {name: row[name] for name in _COLUMNS}
-    values["is_test"] = bool(values["is_test"])
-    values["status"] = CallStatus(values["status"])
-    values["stage"] = Stage(values["stage"])
-    return ListedCall(
-        **values,
+    return read_row(
+        ListedCall,
+        row,
+        **call_states(row),
         name=row["name"] or "",
         disposition=row["disposition"] or "",
         latency_ms=row["latency_ms"] or 0,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Any
 
 import pylibsrtp
 import pytest
@@ -15,6 +12,7 @@ from pipeline.plane.srtp import SOURCES, Opener, Protection, Sealer, _library
 from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.rtp.packet import RtpPacket
 from tests.support.speech.media import SSRC, RecordingListener, packets, plan
+from tests.support.webrtc.sources import known
 
 FRAME_S = 0.02
 
@@ -33,16 +31,6 @@ def there(master: Master, *, sequence: int = 1, ssrc: int = SSRC) -> tuple[Stepp
     protection.use(made.line, Masters(master, Master.new(master.suite)))
     made.line["sequence"], made.line["own_ssrc"] = sequence, ssrc
     return made, protection
-
-
-def kept(session: Any, ssrcs: Iterable[int]) -> int:
-    """Of how many sources libsrtp has a context."""
-    count = 0
-    for ssrc in ssrcs:
-        with suppress(pylibsrtp.Error):
-            session.remove_stream(ssrc)
-            count += 1
-    return count
 
 
 def stream(masters: Masters | None) -> tuple[SteppedStream, Protection, RecordingListener]:
@@ -187,7 +175,7 @@ def test_a_far_end_of_ever_new_sources_fills_no_memory() -> None:
         assert all(receiver.datagram(packet, 0.0) for packet in far.due(FRAME_S))
     assert int(receiver.line["forged"]) == 0
     assert protection.opener is not None
-    assert kept(protection.opener._rtp, range(1, 200)) <= SOURCES
+    assert known(protection.opener._rtp, range(1, 200)) <= SOURCES
 
 
 def test_the_source_that_is_heard_stays_known_among_others() -> None:
@@ -216,7 +204,7 @@ def test_reports_of_ever_new_sources_fill_no_memory(suite: Suite) -> None:
     for ssrc in range(1, 200):
         report = bytes.fromhex("80c90001") + ssrc.to_bytes(4)
         assert opener.report(Sealer(master).report(report)) == report
-    assert kept(opener._rtcp, range(1, 200)) <= SOURCES
+    assert known(opener._rtcp, range(1, 200)) <= SOURCES
 
 
 @pytest.mark.parametrize("suite", list(Suite))
