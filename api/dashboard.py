@@ -7,10 +7,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-STATIC = Path(__file__).parent / "static" / "dashboard"
-
-_PARTS = frozenset(path.name for path in STATIC.iterdir())
-"""Listed before the first request, so that no request reads a directory on the event loop."""
+from api.http.static_files import PAGE_HEADERS, StaticFiles
 
 # Recordings are played from memory (`blob:`), because only the page has the key that fetches them.
 _HEADERS = {
@@ -21,10 +18,10 @@ _HEADERS = {
     ),
     "Permissions-Policy": "microphone=(), camera=(), geolocation=()",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
+    **PAGE_HEADERS,
 }
+
+_FILES = StaticFiles(Path(__file__).parent / "static" / "dashboard", _HEADERS)
 
 routes = web.RouteTableDef()
 
@@ -33,19 +30,16 @@ routes = web.RouteTableDef()
 async def list_page(request: web.Request) -> web.StreamResponse:
     """Answers the page that finds calls. It says nothing of them: it asks the API, with the key that a person
     gives it."""
-    return web.FileResponse(STATIC / "calls.html", headers=_HEADERS)
+    return _FILES.answer("calls.html")
 
 
 @routes.get("/dashboard/calls/{callTaskId}")
 async def call_page(request: web.Request) -> web.StreamResponse:
     """Answers the page of one call, the same whether there is such a call or not."""
-    return web.FileResponse(STATIC / "call.html", headers=_HEADERS)
+    return _FILES.answer("call.html")
 
 
 @routes.get("/static/dashboard/{name:[a-z-]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
     """Answers a JavaScript module or a style sheet."""
-    name = request.match_info["name"]
-    if name not in _PARTS:
-        raise web.HTTPNotFound
-    return web.FileResponse(STATIC / name, headers=_HEADERS)
+    return _FILES.answer(request.match_info["name"])

@@ -16,13 +16,11 @@ from api.http.auth import SERVER
 from api.http.openapi import document
 from api.http.operation import Operation
 from api.http.peer import may_scrape
+from api.http.static_files import PAGE_HEADERS, PART_HEADERS, StaticFiles
 from api.schemas.base import Readiness
 from mediaserver.errors import Forbidden
 
 VIEWER: Final = Path(__file__).parent / "static" / "docs"
-
-_PARTS = frozenset(path.name for path in VIEWER.iterdir())
-"""Listed before the first request, so that no request reads a directory on the event loop."""
 
 _PAGE_HEADERS = {
     # The viewer sets styles in elements, and shows pictures of its own style sheet as data.
@@ -30,11 +28,9 @@ _PAGE_HEADERS = {
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
         "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     ),
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
+    **PAGE_HEADERS,
 }
-_PART_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+_PARTS = StaticFiles(VIEWER, PART_HEADERS)
 
 routes = web.RouteTableDef()
 
@@ -93,10 +89,7 @@ async def docs(request: web.Request) -> web.StreamResponse:
 @routes.get("/static/docs/{name:[a-z-]+[.](?:js|css|png)}")
 async def viewer_part(request: web.Request) -> web.StreamResponse:
     """Answers a script, a style sheet or a picture of the page."""
-    name = request.match_info["name"]
-    if name not in _PARTS:
-        raise web.HTTPNotFound
-    return web.FileResponse(VIEWER / name, headers=_PART_HEADERS)
+    return _PARTS.answer(request.match_info["name"])
 
 
 class Describing:

@@ -11,18 +11,14 @@ from aiohttp import web
 
 from api.http.auth import SERVER
 from api.http.peer import neighbourhood
+from api.http.static_files import PAGE_HEADERS, StaticFiles
 from api.whip import asked, token_of
 from mediaserver.admission.public_talk import JOIN_S, PublicTalk
 from mediaserver.errors import UnknownKey
 from mediaserver.rooms.web_call import WebCallRequest
 
-STATIC = Path(__file__).parent / "static"
-
 TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
 """The open talks per client address."""
-
-_PARTS = frozenset(path.name for path in (STATIC / "talk").iterdir())
-"""Listed before the first request, so that no request reads a directory on the event loop."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -30,10 +26,10 @@ _HEADERS = {
         "frame-ancestors 'none'; base-uri 'none'"
     ),
     "Permissions-Policy": "microphone=(self), camera=()",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
+    **PAGE_HEADERS,
 }
+
+_FILES = StaticFiles(Path(__file__).parent / "static" / "talk", _HEADERS)
 
 routes = web.RouteTableDef()
 
@@ -41,16 +37,13 @@ routes = web.RouteTableDef()
 @routes.get("/talk/{agent}")
 async def page(request: web.Request) -> web.StreamResponse:
     """Answers the same page for every agent, so that it does not tell which agents exist."""
-    return web.FileResponse(STATIC / "talk" / "index.html", headers=_HEADERS)
+    return _FILES.answer("index.html")
 
 
 @routes.get("/static/talk/{name:[a-z]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
     """Answers a JavaScript module or the style sheet of the page."""
-    name = request.match_info["name"]
-    if name not in _PARTS:
-        raise web.HTTPNotFound
-    return web.FileResponse(STATIC / "talk" / name, headers=_HEADERS)
+    return _FILES.answer(request.match_info["name"])
 
 
 @routes.post("/talk/{agent}/session")

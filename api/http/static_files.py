@@ -1,0 +1,30 @@
+"""Serves the files of the pages: what all of them say of themselves, and the files of one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+PART_HEADERS: Final[Mapping[str, str]] = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+
+PAGE_HEADERS: Final[Mapping[str, str]] = {"Referrer-Policy": "no-referrer", **PART_HEADERS}
+"""Headers of every page; its Content-Security-Policy is its own."""
+
+
+class StaticFiles:
+    """The files of `folder`, sent with `headers`. They are listed before the first request, so that no
+    request reads a directory on the event loop."""
+
+    def __init__(self, folder: Path, headers: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._headers = headers
+        self._names = frozenset(path.name for path in folder.iterdir())
+
+    def answer(self, name: str) -> web.FileResponse:
+        """Answers the file of that name. Raises HTTPNotFound for one that is not there."""
+        if name not in self._names:
+            raise web.HTTPNotFound
+        return web.FileResponse(self._folder / name, headers=self._headers)
