@@ -209,11 +209,12 @@ def statements(text: str) -> list[str]:
 
 
 def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
-    """Returns an SQL condition for rows whose `column` is one of `values`, and the values that it binds.
-    Without values the condition is ""."""
+    """Returns an SQL condition for rows whose `column` is one of `values`, and the values that it binds, by
+    names of that column. Without values the condition is ""."""
     if not values:
         return "", {}
-    bound = {f"among_{number}": value for number, value in enumerate(sorted(values))}
+    stem = column.replace(".", "_")
+    bound = {f"{stem}_{number}": value for number, value in enumerate(sorted(values))}
     return f" AND {column} IN ({', '.join(f':{name}' for name in bound)})", bound
 
 

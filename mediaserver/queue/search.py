@@ -216,8 +216,6 @@ def _leading(
 def _rest(wanted: CallFilter, agents: frozenset[str]) -> tuple[str, dict[str, Any]]:
     """Returns the conditions that the calls on the way are asked, and their values."""
     theirs, values = among("c.agent_id", agents)
-    theirs = theirs.replace(":among_", ":theirs_")
-    values = {name.replace("among_", "theirs_"): value for name, value in values.items()}
     conditions = [theirs.removeprefix(" AND ")] if theirs else []
     for condition, name, value in _asked(wanted):
         if value:
