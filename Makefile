@@ -4,6 +4,7 @@
 #   make nightly PART=...     the long tests, by part: ci, chaos, schema, fuzz; HOURS=8 for the last three
 #   make serve                the server on config/demo.toml
 #   make check                format, lint, types, layers
+#   make lock, make sbom      the locks with hashes anew; what an installation by server.lock consists of
 #   make bench                every benchmark, short form; results in bench/results/
 
 SHELL := /bin/bash
@@ -21,8 +22,10 @@ HOURS ?= 0.5
 # What is done in an hour on one core (of chaos: seconds on each of two engines), times HOURS.
 each = $(shell awk 'BEGIN { printf "%d", $(HOURS) * $(1) }')
 
-.PHONY: demo test nightly nightly-ci nightly-chaos nightly-schema nightly-fuzz test-tools serve check bench format lock clean
+.PHONY: demo test nightly nightly-ci nightly-chaos nightly-schema nightly-fuzz test-tools serve check bench format lock sbom clean
 
+LOCKED := --universal --python-version 3.11 --generate-hashes --no-annotate --no-config --quiet \
+    --default-index https://pypi.org/simple --custom-compile-command 'make lock'
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 LOCAL_PINS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["local"], sep="\n")
 
@@ -61,7 +64,7 @@ serve: .venv/.local .venv/.demo .venv/.kernels
 
 test-tools: .venv/.local .venv/.dev
 	@.ci/system-packages sipp=sip-tester baresip chromium firefox-esr npm pg_ctlcluster=postgresql sox flite java=default-jre-headless \
-		tshark systemd-analyze=systemd /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
+		tshark systemd-analyze=systemd turnserver=coturn ip=iproute2 iptables /usr/share/asterisk/sounds/en_US_f_Allison=asterisk-core-sounds-en-wav \
 		/usr/share/asterisk/sounds/en_US_f_Allison/vm-goodbye.g722=asterisk-core-sounds-en-g722 \
 		/usr/share/ktuberling/sounds/en=ktuberling-data
 
@@ -104,9 +107,18 @@ format: .venv/.dev
 # pyproject.toml, its hash here.
 lock: | .venv/bin/python
 	$(INSTALL) --quiet 'uv>=0.9,<1'
-	$(BIN)/python -c '$(LOCAL_PINS)' | $(BIN)/uv pip compile - --universal --python-version 3.11 --no-deps \
-	    --generate-hashes --no-annotate --no-config --default-index https://pypi.org/simple \
-	    --custom-compile-command 'make lock' --quiet --output-file local.lock
+	$(BIN)/python -c '$(LOCAL_PINS)' | $(BIN)/uv pip compile - $(LOCKED) --no-deps --output-file local.lock
+	$(BIN)/uv pip compile pyproject.toml $(LOCKED) --constraint local.lock --output-file server.lock
+
+	$(BIN)/python -P .ci/licences > docs/licences.md
+
+# What an installation by server.lock consists of, CycloneDX 1.6, with licences.
+sbom: | .venv/bin/python
+	rm -rf var/sbom
+	$(BIN)/python -m venv var/sbom
+	var/sbom/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r server.lock
+	$(INSTALL) --quiet 'cyclonedx-bom>=7,<8'
+	$(BIN)/cyclonedx-py environment var/sbom/bin/python --pyproject pyproject.toml --output-reproducible --of JSON -o var/sbom.json
 
 clean:
 	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,6 +13,7 @@ from api import (
     livekit,
     personal_data,
     rooms,
+    sip_socket,
     speech,
     talk_page,
     traces,
@@ -24,7 +25,7 @@ from api.http import audit, headers, node_proxy
 from api.http.auth import GUESSES, LIMITS, SERVER, TOLD, TOLD_PER_MINUTE, open_door
 from api.http.errors import answer_errors
 from api.http.peer import PEERS, Peers
-from api.manage import keys, resources, webhooks
+from api.manage import bans, keys, resources, webhooks
 from mediaserver.admission.key_guessing import Guesses
 from mediaserver.admission.public_talk import PublicTalk
 from mediaserver.admission.rate_limits import RateLimit
@@ -52,7 +53,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(traces.routes)  # before the calls, whose ids may look like file names
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (resources, keys, webhooks, batches, rooms, personal_data):
+    for each in (resources, keys, webhooks, bans, batches, rooms, personal_data):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)
@@ -61,6 +62,7 @@ def build(server: Server) -> web.Application:
     app[livekit.SESSIONS] = SdkSessions()
     app.add_routes(livekit.routes)
     app.add_routes(twirp.routes)
+    sip_socket.set_up(app, server)
     app.add_routes(talk_page.routes)
     app.add_routes(dashboard.routes)
     app[live_events.LINES] = live_events.Lines()

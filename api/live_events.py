@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from api.http.auth import SERVER, Scope, bearer_key, caller_of
+from api.http.auth import SERVER, Scope, caller_of, still_admits
 from api.http.bodies import iso_time, query_of
 from api.http.operation import About, Operation
 from api.schemas import live as models
@@ -42,7 +42,7 @@ routes = web.RouteTableDef()
     headers={LAST_EVENT_ID: "The id of the last event that was read: the stream goes on after it"},
 )
 async def events(request: web.Request) -> web.StreamResponse:
-    """Answers events until the client leaves, the key is gone, or the node stops."""
+    """Answers events until the client leaves, the key is gone or changed, or the node stops."""
     query = query_of(request, models.EventsQuery)
     access = caller_of(request).access
     agent_id, call_id = query.agentId.lower(), query.callTaskId
@@ -75,7 +75,7 @@ async def _send(
             async with asyncio.timeout_at(due):
                 found = await reader.get()
         if loop.time() >= due:  # events that come all the time put off no look
-            if await request.app[SERVER].find_key(bearer_key(request)) is None:
+            if not await still_admits(request):
                 return
             due = loop.time() + BEAT_S
             if not found:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from typing import Final
 
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -128,8 +129,13 @@ async def _admitted(
     try:
         if resumes:
             return await sessions.resume(server.room_registry, token, hello.request.participant_sid, outlet)
-        ice_servers = server.settings.rooms.ice_servers
-        return await sessions.join(server.room_registry, token, hello, outlet, ice_servers=ice_servers)
+        return await sessions.join(
+            server.room_registry,
+            token,
+            hello,
+            outlet,
+            ice_servers=lambda sid: server.settings.rooms.ice_servers_for(sid, time.time()),
+        )
     except (RoomError, Refused) as error:
         log.info("participant refused", extra={"reason": str(error), "resumes": resumes})
         reason = LeaveReason.STATE_MISMATCH if resumes else reason
@@ -157,11 +163,12 @@ class SocketOutlet:
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
-        self._unsent: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._unsent: asyncio.Queue[bytes | str | None] = asyncio.Queue()
         self._goodbye: tuple[int, str] | None = None
 
-    def send(self, data: bytes) -> None:
-        """Queues a message; above `MAX_UNSENT` unread messages the WebSocket is closed with 1013."""
+    def send(self, data: bytes | str) -> None:
+        """Queues a message, text as a text frame; above `MAX_UNSENT` unread messages the WebSocket is closed
+        with 1013."""
         if self._goodbye is not None:
             return
         if self._unsent.qsize() >= MAX_UNSENT:
@@ -181,7 +188,10 @@ class SocketOutlet:
         with contextlib.suppress(ConnectionError, TimeoutError):
             while (data := await self._unsent.get()) is not None:
                 async with asyncio.timeout(SEND_S):
-                    await self._socket.send_bytes(data)
+                    if isinstance(data, str):
+                        await self._socket.send_str(data)
+                    else:
+                        await self._socket.send_bytes(data)
         code, reason = self._goodbye or (WSCloseCode.OK, "")
         with contextlib.suppress(ConnectionError, TimeoutError):
             await self._socket.close(code=code, message=reason.encode()[:120])

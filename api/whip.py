@@ -7,6 +7,7 @@ DELETE /rtc/whip/{id}      → 200
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
@@ -16,7 +17,6 @@ from api.http.auth import SERVER
 from mediaserver.errors import InvalidRequest, NotFound, Refused, Unavailable, UnknownKey
 from mediaserver.rooms.errors import BadOffer, PeerClosed, RoomClosed, RoomError, RoomFull, TokenRefused
 from mediaserver.rooms.whip import Whip
-from mediaserver.settings.ice_servers import IceServer
 
 WHIP: web.AppKey[Whip] = web.AppKey("whip", Whip)
 """The WHIP sessions of the application."""
@@ -65,8 +65,8 @@ async def start(request: web.Request) -> web.Response:
     response = web.Response(status=201, text=answer, content_type=SDP, headers=CORS)
     response.headers["Location"] = f"/rtc/whip/{session.id}"
     response.headers["ETag"] = f'"{session.id[:8]}"'
-    for each in server.settings.rooms.ice_servers:
-        response.headers.add("Link", IceServer.parse(each).link())
+    for each in server.settings.rooms.ice_servers_for(session.participant_sid, time.time()):
+        response.headers.add("Link", each.link())
     return response
 
 

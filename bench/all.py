@@ -18,6 +18,8 @@ ALL: Final[Sequence[tuple[Sequence[str], Sequence[str]]]] = (
     (("post",), ("--short",)),
     (("trace",), ("--rounds", "10")),
     (("overload",), ("--short",)),
+    (("capacity",), ("--seconds", "20")),
+    (("capacity", "--stalls", "--calls", "100"), ("--seconds", "20")),
     (("conversation",), ("--short",)),
     (("embedded-stt",), ("--short",)),
     (("people",), ("--short",)),

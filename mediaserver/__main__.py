@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "call": "mediaserver.cli.admin:place",
     "bench": "mediaserver.cli.bench:bench",
     "keys": "mediaserver.cli.keys:keys",
+    "bans": "mediaserver.cli.bans:bans",
     "backup": "mediaserver.cli.upkeep:backup",
     "restore": "mediaserver.cli.upkeep:restore",
     "migrate": "mediaserver.cli.upkeep:migrate",

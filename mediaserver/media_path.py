@@ -5,9 +5,9 @@ phone  socket ► the media plane (order, decoder, frames, VAD, echo: pipeline.p
 web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ─┤
        Session ► Recording, AnswerDetector, AudioInput (Foreground, STT) ► Dialogue ► Turns
                  web: EchoGate, VAD                                           agent ◄─────┘
-       Synthesis ► normalisation ► voice ► Resampler ► Playout ◄ pulled every 20 ms by
-phone  the media plane (gain, encoder, echo) ► socket     what left, many at once: Recording
-web    OpusSender ► OpusEncoder ► SecureLink              each frame that left: EchoGate, Recording
+       Synthesis ► normalisation ► voice ► Resampler ► Playout, some frames ahead, to
+phone  the media plane (gain, encoder, SRTP, echo) ► socket     what left, many at once: Recording
+web    the media plane (gain, encoder, SRTP) ► the shared port  the same: EchoGate, Recording
 ```
 
 Frames pass by direct call, so there is no list that a frame is passed along at run time. Each `Stage` here
@@ -26,25 +26,22 @@ from mediaserver.engine_pool.choice import AgentChoice
 from mediaserver.rooms.webrtc import receiver as room_receiver
 from mediaserver.rooms.webrtc.audio_track import SecureLink
 from mediaserver.rooms.webrtc.receiver import OpusReceiver
-from mediaserver.rooms.webrtc.sender import OpusSender
 from mediaserver.settings import AgentSettings, TrunkSettings
 from pipeline.audio import FRAME_MS, echo_gate, frames, kernels, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.echo_gate import EchoGate
-from pipeline.audio.opus import OpusEncoder
 from pipeline.audio.other_vads import DETECTORS
 from pipeline.audio.resample import Resampler
 from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import AnswerDetector
-from pipeline.endpointing import detector, policy
+from pipeline.endpointing import detector, policy, prosody
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.engines.guard import GuardedVoice, RemoteEngine
-from pipeline.media import bridge, pacer
+from pipeline.media import bridge
 from pipeline.media.bridge import Bridge
-from pipeline.media.pacer import Pace
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
-from pipeline.plane import rows, send, step
+from pipeline.plane import rows, send, srtp, step
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.reception import frames as plane_frames
 from pipeline.plane.reception import hearing, receive, recovery
@@ -215,7 +212,8 @@ def answered(made: MadeOf) -> Iterator[Stage]:
     limit = (
         (constant("the model is waited for, at most", detector, "DEADLINE_S"),) if choice.turn_model else ()
     )
-    evidence = constant("of voice judged", policy, "EVIDENCE_S")
+    looked_at = (policy, "EVIDENCE_S") if choice.turn_model else (prosody, "LOOK_BACK_S")
+    evidence = constant("of voice judged", *looked_at)
     yield Stage(EndOfTurnDetector.p_eot, f"{judge} says whether the turn is over", 0, (*limit, evidence))
     yield Stage(
         Turns.handle_timer,
@@ -242,32 +240,31 @@ def answered(made: MadeOf) -> Iterator[Stage]:
 def phone_out(codec: Codec, made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from the agent's words to the socket of a call."""
     rate_hz = codec.rate_hz
-    yield from spoken(rate_hz, made)
-    ahead = constant("in the plane's hands, at most", rows, "AHEAD", unit="frames")
-    lead = Figure("ahead of its clock, at most", FRAME_NS / 1e6, "ms", f"{send.__name__}.FRAME_NS")
-    yield Stage(Outgoing.say, "sent at once after silence", rate_hz, (ahead, lead))
+    yield from handed_over(rate_hz, made)
     done = f"PCM to {codec.name} at the volume of the moment, a packet of silence too"
     yield Stage(send.packet_due, done, codec.clock_rate_hz, _every())
     own = DETECTORS[made.choice.vad] is EnergyVad
     if own:
         yield Stage(hearing.played, "compared with what comes back", rate_hz)
-    yield Stage(Playout.catch_up, "what was heard, to the sample, many at once", rate_hz)
-    if not own:
-        yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
-    if made.agent.session.recording:
-        yield Stage(Recording.agent_frames, "right channel, written by a thread", rate_hz)
+    yield from left(rate_hz, made, compared=not own)
 
 
 def web_out(made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from the agent's words to a participant's connection."""
     rate_hz = opus.RATE_HZ
+    yield from handed_over(rate_hz, made)
+    done = "PCM to Opus with FEC at the volume of the moment, none of silence"
+    yield Stage(send.packet_due, done, opus.CLOCK_HZ, _every())
+    yield Stage(srtp.sealed, "SRTP encrypted, then the shared UDP port", opus.CLOCK_HZ)
+    yield from left(rate_hz, made, compared=True)
+
+
+def handed_over(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
+    """Yields the stages from text to frames that the plane sends by itself."""
     yield from spoken(rate_hz, made)
-    yield from paced()
-    yield Stage(OpusSender.tick, "a packet each tick, none of silence", rate_hz, _every())
-    yield Stage(Playout.read, "the next frame, at the volume of the moment", rate_hz)
-    yield Stage(OpusEncoder.encode, "PCM to Opus, with FEC", opus.CLOCK_HZ)
-    yield Stage(SecureLink.send, "SRTP encrypted, then the shared UDP port", opus.CLOCK_HZ)
-    yield from left(rate_hz, made)
+    ahead = constant("in the plane's hands, at most", rows, "AHEAD", unit="frames")
+    lead = Figure("ahead of its clock, at most", FRAME_NS / 1e6, "ms", f"{send.__name__}.FRAME_NS")
+    yield Stage(Outgoing.say, "sent at once after silence", rate_hz, (ahead, lead))
 
 
 def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
@@ -284,18 +281,13 @@ def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
     yield Stage(Playout.write, "frames wait for the clock, none is kept back", rate_hz)
 
 
-def paced() -> Iterator[Stage]:
-    """Yields the stage that makes a leg read a frame."""
-    lead = Figure("ahead of its clock, at most", pacer.PERIOD_S, "s", f"{pacer.__name__}.PERIOD_S")
-    yield Stage(Pace.wake, "sent at once", 0, (lead,), when="audio comes after silence")
-
-
-def left(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
-    """Yields the stages that get each frame that was sent."""
-    yield Stage(Playout.sent, "what was heard, to the sample", rate_hz)
-    yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
+def left(rate_hz: int, made: MadeOf, *, compared: bool) -> Iterator[Stage]:
+    """Yields the stages that get the frames that were sent. `compared`: outside the plane."""
+    yield Stage(Playout.catch_up, "what was heard, to the sample, many at once", rate_hz)
+    if compared:
+        yield Stage(EchoGate.played, "compared with what comes back", rate_hz)
     if made.agent.session.recording:
-        yield Stage(Recording.agent, "right channel, written by a thread", rate_hz)
+        yield Stage(Recording.agent_frames, "right channel, written by a thread", rate_hz)
 
 
 # Where figures come from ------------------------------------------------------------------------------------

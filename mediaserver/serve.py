@@ -17,7 +17,7 @@ from mediaserver.admission import descriptors
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidRequest, MediaServerError, SettingsError
-from mediaserver.http.server import HttpServer
+from mediaserver.http.server import SIP_SOCKETS, HttpServer
 from mediaserver.server import Phase, Server
 from mediaserver.settings import Settings, split_address
 from mediaserver.signals import Signals
@@ -66,17 +66,16 @@ async def run(
 
 async def _live(server: Server, build: BuildApp, signals: Signals, reread: Reread) -> None:
     """Serves HTTP while the server starts, runs and stops."""
-    settings, metrics = server.settings, server.metrics
-    http = HttpServer(
-        build(server),
-        settings.server,
-        ceiling=descriptors.http_ceiling(settings.sip.max_calls, descriptors.limit()),
-        refused=metrics.http_refused,
-        late=metrics.http_late,
-    )
+    settings = server.settings
+    app = build(server)
+    http = _http_server(server, app)
+    sockets = _http_server(server, app[SIP_SOCKETS]) if SIP_SOCKETS in app else None
     try:
         listening = await http.start(*split_address(settings.server.http))
         log.info("http listening", extra={"address": listening})
+        if sockets is not None and settings.sip.ws is not None:
+            listening = await sockets.start(*split_address(settings.sip.ws))
+            log.info("sip over websocket listening", extra={"address": listening})
         await _until(server.start(), signals.stop)
         _tell_where_to_talk(server)
         await _until(_reload_when_asked(server, signals.reload, reread), signals.stop)
@@ -84,6 +83,19 @@ async def _live(server: Server, build: BuildApp, signals: Signals, reread: Rerea
     finally:
         await server.close()
         await http.close()
+        if sockets is not None:
+            await sockets.close()
+
+
+def _http_server(server: Server, app: web.Application) -> HttpServer:
+    settings, metrics = server.settings, server.metrics
+    return HttpServer(
+        app,
+        settings.server,
+        ceiling=descriptors.http_ceiling(settings.sip.max_calls, descriptors.limit()),
+        refused=metrics.http_refused,
+        late=metrics.http_late,
+    )
 
 
 def _tell_where_to_talk(server: Server) -> None:

@@ -41,12 +41,13 @@ from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
 from mediaserver.node.runtime_metrics import Watching
+from mediaserver.node.sip_peers import SipPeers
 from mediaserver.node.trunks import set_trunks, watch
 from mediaserver.queue.records import KeyRow
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
 from mediaserver.rooms.connect import WebCalls
-from mediaserver.rooms.registry import RoomRegistry
+from mediaserver.rooms.registry import PEOPLE, RoomRegistry
 from mediaserver.settings import Settings, reveal
 from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
@@ -93,7 +94,9 @@ class Server:
         self.node = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.metrics = Metrics()
         self.phase = Phase.NEW
-        self.endpoint = Endpoint(endpoint_settings(settings.sip))
+        self._data_dir = Path(settings.server.data_dir)
+        self.endpoint = Endpoint(endpoint_settings(settings.sip, settings.rooms.max_calls * PEOPLE))
+        self.sip_peers = SipPeers(self.endpoint, self._data_dir)
         self.load = Load(settings.overload, endpoint=self.endpoint, metrics=self.metrics)
         self.engines = engines or engines_of(settings)
         self.metrics.watch_engines(self.engines.running.health, self.engines.running.decoder_waits)
@@ -101,7 +104,6 @@ class Server:
         self.speech = SpeechService(
             settings.speech, engines=self.engines, voices=voices, recognizers=recognizers, store=self._open
         )
-        self._data_dir = Path(settings.server.data_dir)
         key = reveal(settings.server.recordings_key)
         self.sealed_files = SealedFiles(key) if key else None
         self.directory = Directory(settings)
@@ -278,6 +280,7 @@ class Server:
     async def _open_phone(self) -> None:
         await self.endpoint.start()
         watch(self.metrics, self.endpoint)
+        await self._open_things.enter_async_context(self.sip_peers)
         set_trunks(self.endpoint, self.directory)
         self._pending.remove("sip")
 

@@ -17,6 +17,7 @@ from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, LocalError
 from mediaserver.models.places import places
 from mediaserver.numbers.e164 import format_for_trunk
+from mediaserver.numbers.users import LINE
 from mediaserver.settings import (
     AgentSettings,
     EngineChain,
@@ -26,6 +27,7 @@ from mediaserver.settings import (
     SipSettings,
     SpeechSettings,
     TrunkSettings,
+    UserSettings,
     reveal,
     revealed,
     split_ports,
@@ -42,6 +44,7 @@ from sip import endpoint
 from sip.client_tls import VERSIONS, ClientTlsSettings
 from sip.sdp.security import Srtp
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
+from sip.trunk_settings import User
 
 PartSettings = TypeVar("PartSettings", endpoint.EndpointSettings, SessionSettings, SipTrunkSettings)
 
@@ -97,8 +100,9 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
     )
 
 
-def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
-    """Returns where the SIP endpoint listens. Raises `LocalError` for a certificate that cannot be used."""
+def endpoint_settings(settings: SipSettings, participants: int = 0) -> endpoint.EndpointSettings:
+    """Returns where the SIP endpoint listens. `participants`: people in rooms that its media planes have rows
+    for. Raises `LocalError` for a certificate that cannot be used."""
     return _handed_on(
         endpoint.EndpointSettings,
         settings,
@@ -106,6 +110,7 @@ def endpoint_settings(settings: SipSettings) -> endpoint.EndpointSettings:
         never_ban=tuple(map(str, settings.never_ban)),
         tls_server=_tls_context(settings),
         descriptor_ceiling=descriptors.sip_ceiling(settings.max_calls, descriptors.limit()),
+        participants=participants,
     )
 
 
@@ -124,6 +129,18 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
     )
 
 
+def sip_user(user: UserSettings) -> User:
+    """A user as the phone takes it."""
+    return User(
+        name=user.name,
+        password=reveal(user.password),
+        hashes=user.hashes,
+        digest=user.digest,
+        telephones=user.telephones,
+        may_call=user.may_call,
+    )
+
+
 def _handed_on(kind: type[PartSettings], table: Table, **converted: Any) -> PartSettings:
     """Makes the settings of a part: `converted`, and each other field that `table` has by the same name."""
     shared = {each.name for each in fields(kind)} & type(table).model_fields.keys() - converted.keys()
@@ -133,6 +150,8 @@ def _handed_on(kind: type[PartSettings], table: Table, **converted: Any) -> Part
 def caller_id(agent: AgentSettings, over: TrunkSettings) -> str | None:
     """Returns the caller ID that the called person sees: the agent's own number in the carrier's format, else
     the trunk's."""
+    if over.id.startswith(LINE):
+        return agent.phone_number or agent.id  # what the user calls back
     if agent.phone_number is None:
         return over.caller_id or None
     try:
@@ -151,7 +170,7 @@ def speech_choices(settings: SpeechSettings) -> tuple[list[EngineChoice], list[E
 
 NAMED_BY_CONFIGURATION = {
     "stt": frozenset({"pocketsphinx", "faster-whisper", "openai", "websocket"}),
-    "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper"}),
+    "tts": frozenset({"espeak-ng", "kokoro", "openai", "piper", "websocket"}),
     "agent": frozenset({"script", "llm"}),
 }
 """Engines that a configuration may name on any machine. Where one is not installed, the file is valid and the
@@ -164,7 +183,7 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     Engines are made but not started; an engine that is merely not installed here is reported by `doctor`."""
     for place, agent in enumerate(settings.agents):
         tables = {
-            "script" if agent.script is not None else "llm": _mind(agent),
+            mind_of(agent): _mind(agent),
             "stt": _engine("stt", agent.stt),
             "tts": _engine("tts", agent.tts),
         }
@@ -175,12 +194,22 @@ def engine_problems(settings: Settings) -> Iterator[tuple[str, str]]:
                 tables[f"{kind}.fallback[{number}]"] = _engine(kind, each)
         for table, choice in tables.items():
             yield from _refusals(f"agent[{place}].{table}", choice)
+        yield from _unfit_scorer(f"agent[{place}].session.turn_model", agent.session.turn_model)
         yield from _deaf(f"agent[{place}].stt.engine", agent)
         yield from _lost(f"agent[{place}].script.step", agent)
     for kind, chain in (("stt", settings.speech.stt), ("tts", settings.speech.tts)):
         yield from _refusals(f"speech.{kind}", _engine(kind, chain))
         for number, each in enumerate(chain.fallback or ()):
             yield from _refusals(f"speech.{kind}.fallback[{number}]", _engine(kind, each))
+
+
+def _unfit_scorer(key: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yields a problem for a scorer's class that cannot be made; a model's file is `doctor`'s matter."""
+    if registry.is_class(name):
+        try:
+            registry.load("scorer", name, {})
+        except (EngineMissing, ValueError) as error:
+            yield key, str(error)
 
 
 def missing_voice_detectors(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -277,7 +306,14 @@ def _stamp(path: Path) -> str:
     return f"{told.st_ino}-{told.st_mtime_ns}-{told.st_size}"
 
 
+def mind_of(agent: AgentSettings) -> str:
+    """Returns the table that decides what the agent says: "own", "script" or "llm"."""
+    return "own" if agent.own is not None else "script" if agent.script is not None else "llm"
+
+
 def _mind(agent: AgentSettings) -> EngineChoice:
+    if agent.own is not None:
+        return EngineChoice("agent", agent.own.engine, agent.own.options)
     if agent.script is not None:
         model = {} if agent.llm is None else {"llm": _llm_options(agent, agent.llm)}
         return EngineChoice("agent", "script", {**agent.script, **model})

@@ -1,54 +1,9 @@
-"""Maps the far end's media clock to loop time, and splits one turn's latency, as the caller hears it, into
-parts.
-
-The arrival time of a frame is later than the moment at which its sound was spoken, by jitter, reordering and
-a busy loop. The position of a frame on the far end's media clock is exact but counts from an unknown moment.
-Since the network can only delay, the minimum of (arrival - position/rate) over many frames maps one to the
-other (the clock filter of NTP, RFC 5905 section 10; RTP playout, Ramjee et al. 1994).
-"""
+"""Splits one turn's latency, as the caller hears it, into parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-
-_WINDOW_S: Final = 10.0  # clocks drift by up to 100 ppm: 2 ms in two windows, less than a frame
-_REBASE_S: Final = 1.0  # later than jitter makes any packet: the far end paused its clock
-
-
-class MediaClock:
-    """Maps sample positions of one incoming stream to the loop's time.
-
-    The minimum is taken over the current window of 10 s and the one before, so that the mapping follows a
-    clock that drifts either way and survives a window of late packets. A packet later than 1 s (the far end
-    paused its clock, for a hold or a transfer) begins a new mapping."""
-
-    __slots__ = ("_base", "_current", "_period", "_previous", "_window", "_window_end")
-
-    def __init__(self, rate_hz: int) -> None:
-        self._period = 1.0 / rate_hz
-        self._window = int(rate_hz * _WINDOW_S)
-        self._window_end = 0
-        self._base = self._current = self._previous = float("inf")
-
-    def observe(self, position: int, now: float) -> None:
-        """Notes that a frame arrived at loop time `now`. `position`: that after the frame's last sample; the
-        position of the first sample would make every end-point 20 ms late."""
-        offset = now - position * self._period
-        if position >= self._window_end:
-            self._previous, self._current = self._current, offset
-            self._window_end = position + self._window
-            self._base = min(self._previous, offset)
-        elif offset < self._current:
-            self._current = offset
-            self._base = min(self._previous, offset)
-        if offset - self._base > _REBASE_S:
-            self._base = self._current = self._previous = offset
-
-    def time_of(self, position: int) -> float:
-        """Gives the loop time at which `position` arrived, or would have without jitter; infinity before any
-        frame."""
-        return self._base + position * self._period
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "stt": "mediaserver.speech_to_text",
         "tts": "mediaserver.text_to_speech",
         "agent": "mediaserver.agents",
+        "scorer": "mediaserver.end_of_turn_scorers",
     }
 )
 """The entry-point group of each kind of engine."""
@@ -33,6 +34,11 @@ _MISTAKES: Final = (
     AssertionError,
 )  # fmt: skip
 """What somebody's class raises besides the exceptions that it may."""
+
+_ASKED: Final[Mapping[str, str]] = MappingProxyType(
+    {"stt": "listen", "tts": "speak", "agent": "join", "scorer": "p_eot"}
+)
+"""What an engine of each kind has at least."""
 
 _registered: dict[tuple[str, str], Factory] = {}
 
@@ -56,7 +62,7 @@ def known(kind: str) -> tuple[str, ...]:
 
 
 def load(kind: str, name: str, settings: Mapping[str, Any]) -> Any:
-    """Makes the engine `name` of `kind` ("stt", "tts", "agent") from `settings`, without starting it.
+    """Makes the engine `name` of `kind` of `GROUPS` from `settings`, without starting it.
 
     A name such as "my_package.ears:Ears" is that class, or a function, of an importable module. Raises
     `EngineMissing` for an unknown name (the message lists the known ones), an engine whose libraries are not
@@ -64,12 +70,15 @@ def load(kind: str, name: str, settings: Mapping[str, Any]) -> Any:
     for an unknown kind.
     """
     factory = _factory(kind, name)
-    try:
+    if not is_class(name):
         return factory(settings)
+    try:
+        engine = factory(settings)
     except _MISTAKES as error:
-        if not is_class(name):
-            raise
         raise EngineMissing(f"engine {name!r} cannot be made: {_place(error)}") from error
+    if not callable(getattr(engine, _ASKED[kind], None)):
+        raise EngineMissing(f"engine {name!r} is no {kind} engine: it has no {_ASKED[kind]}()")
+    return engine
 
 
 def _factory(kind: str, name: str) -> Factory:

@@ -7,7 +7,7 @@ function in the entry-point group `mediaserver.speech_to_text` or `mediaserver.t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
@@ -144,6 +144,50 @@ class SharedVoice(Protocol):
     def speak_ahead(self, text: str, *, language: str, ahead_s: float) -> AsyncIterator[SpeechChunk]:
         """Synthesises like `TextToSpeech.speak`, for a listener who still has `ahead_s` seconds of audio
         queued."""
+
+
+@runtime_checkable
+class VoicePerCall(Protocol):
+    """A voice that keeps something for each call, such as a socket."""
+
+    def for_call(self, call_id: str, *, language: str) -> TextToSpeech:
+        """Gives the voice of one call, which speaks `language` at first; "": it may never be needed. Its
+        `close` ends the call. The voice itself where it keeps nothing."""
+
+
+@runtime_checkable
+class IncrementalVoice(Protocol):
+    """A voice that takes an answer's text while it is being written."""
+
+    def speak_pieces(self, pieces: AsyncIterator[str], *, language: str) -> AsyncIterator[SpeechChunk]:
+        """Synthesises the answer of which `pieces` come one by one, each as soon as it comes. Times of words
+        count from the answer's first sample. Closing the iterator stops the engine. Raises `EngineError`."""
+
+
+@runtime_checkable
+class ForIncremental(Protocol):
+    """A voice in front of another, which may take an answer's text while it is being written."""
+
+    def incremental(self) -> IncrementalVoice | None:
+        """Gives itself as such a voice; None where the voice behind it takes whole texts only."""
+
+
+def incremental(voice: TextToSpeech) -> IncrementalVoice | None:
+    """Gives `voice` as one that takes an answer's text while it is being written; None where it is none."""
+    if isinstance(voice, ForIncremental):
+        return voice.incremental()
+    return voice if isinstance(voice, IncrementalVoice) else None
+
+
+def voices_of_call(
+    voices: Sequence[TextToSpeech], *, call_id: str, language: str
+) -> tuple[tuple[TextToSpeech, ...], Sequence[TextToSpeech]]:
+    """Gives `voices` for one call, and what is to be closed at its end. Only the first prepares itself."""
+    made = tuple(
+        each.for_call(call_id, language="" if place else language) if isinstance(each, VoicePerCall) else each
+        for place, each in enumerate(voices)
+    )
+    return made, [own for own, each in zip(made, voices, strict=True) if own is not each]
 
 
 def speaking(

@@ -23,6 +23,7 @@ from sip.dialog.events import (
     MoveAsked,
 )
 from sip.dialog.invite import Invite
+from sip.dialog.onward import Onward
 from sip.dialog.referral import Referral, replacing
 from sip.dialog.uas import IncomingInvite
 from sip.errors import LocalError, RemoteError
@@ -36,6 +37,7 @@ from sip.rtp.media_stream import MediaStats, MediaStream
 from sip.rtp.stream_security import Encryption, Insecure
 from sip.sdp.media_plan import MediaPlan
 from sip.states import CallState, Direction, HangupCause
+from sip.telephones.forking import Forking
 from sip.transaction.traces import CallTrace
 from sip.trunk_settings import TrunkSettings
 
@@ -65,6 +67,32 @@ class CallFailed(RemoteError):
         self.retry_after_s = retry_after_s
 
 
+class SessionChange:
+    """A hold or resume of a call, one at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._status: asyncio.Future[int] | None = None
+
+    async def made(self, ask: Callable[[], None]) -> None:
+        """Asks for the change and waits for the far end's answer. Raises `LocalError`, `RemoteError`."""
+        if self._status is not None:
+            raise LocalError("another hold or resume is under way")
+        self._status = self._loop.create_future()
+        try:
+            ask()
+            status = await self._status
+        finally:
+            self._status = None
+        if status >= 300:
+            raise RemoteError("the far end does not change the session", status)
+
+    def finished(self, status: int) -> None:
+        """Takes the far end's answer."""
+        if self._status is not None and not self._status.done():
+            self._status.set_result(status)
+
+
 class Phone(Protocol):
     """What a call needs of its endpoint."""
 
@@ -77,24 +105,27 @@ class Phone(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parties:
     """Direction, local and remote number of a call. Of one that came, `caller` says who calls, and `headers`
-    are those of its INVITE."""
+    are those of its INVITE; `user`: the user of this server who calls, "" for none."""
 
     direction: Direction
     local_number: str
     remote_number: str
     caller: CallerIdentity | None = None
     headers: Headers = field(default_factory=Headers)
+    user: str = ""
 
     @classmethod
-    def of_invite(cls, request: Request, called: str, trunk: TrunkSettings) -> Parties:
-        """Returns the parties of a call that came over `trunk` for the number `called`."""
-        caller = caller_identity(request.headers, trunk.identity)
+    def of_invite(cls, request: Request, called: str, trunk: TrunkSettings, user: str = "") -> Parties:
+        """Returns the parties of a call that came over `trunk` for the number `called`. A `user` is who its
+        password says, whatever its From is."""
+        caller = CallerIdentity(number=user) if user else caller_identity(request.headers, trunk.identity)
         return cls(
             direction=Direction.INBOUND,
             local_number=called,
             remote_number=caller.number,
             caller=caller,
             headers=request.headers,
+            user=user,
         )
 
 
@@ -108,9 +139,9 @@ class Call:
 
     `status` is the SIP code that ended the call: of the refusal, 487 after a CANCEL, 200 after a BYE; 0
     before. `early_media`: one side can be heard before the answer. `held`: either side has put the call on
-    hold. `definite`: the far end gave a final response to the INVITE of this side; without one the far end
-    may still ring. `caller` and `headers`: of the INVITE that came, as in `Parties`; `reasons`: those that
-    the far end gave for the end."""
+    hold. `onward`: what becomes of it where no server of its trunk takes it. `definite`: the far end gave a
+    final response to the INVITE of this side; without one the far end may still ring. `caller`, `headers` and
+    `user`: of the INVITE that came, as in `Parties`; `reasons`: those that the far end gave for the end."""
 
     def __init__(
         self,
@@ -119,17 +150,15 @@ class Call:
         call_id: str,
         parties: Parties,
         *,
-        invite: Invite,
+        invite: Invite | Forking,
         stream: MediaStream,
     ) -> None:
         self.id = call_id
         self.sip_call_id = invite.usage.dialog_set.call_id
         self.trunk_id = trunk.id
         self.direction = parties.direction
-        self.local_number = parties.local_number
-        self.remote_number = parties.remote_number
-        self.caller = parties.caller
-        self.headers = parties.headers
+        self.local_number, self.remote_number = parties.local_number, parties.remote_number
+        self.caller, self.user, self.headers = parties.caller, parties.user, parties.headers
         self.reasons: tuple[Reason, ...] = ()
         outbound = parties.direction is Direction.OUTBOUND
         self.state = CallState.DIALING if outbound else CallState.OFFERED
@@ -140,18 +169,18 @@ class Call:
         self.definite = self.early_media = False
         self.on_refer: Callable[[Call, Move], None] = decline
         self.trace: CallTrace | None = None  # None: the endpoint keeps none
+        self.onward = Onward(phone.loop)
         self._phone = phone
         self._trunk = trunk
-        self._invite = invite
+        self.invite = invite
         self._stream = stream
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
         self._callbacks: list[StateCallback] = []
         self._plan: MediaPlan | None = None
-        self._up = asyncio.Event()  # answered and with media, or ended
-        self._over = asyncio.Event()
-        self._change: asyncio.Future[int] | None = None
-        stream.on_timeout, stream.on_insecure = self._media_timed_out, self._media_insecure
+        self._up, self._over = asyncio.Event(), asyncio.Event()  # up: answered and with media, or ended
+        self._change = SessionChange(phone.loop)
+        self._watch_media()
 
     def __repr__(self) -> str:
         return f"<Call {self.id} {self.direction} {self.state}>"
@@ -161,7 +190,7 @@ class Call:
     @property
     def held(self) -> bool:
         """Whether either side has put the call on hold."""
-        return self._invite.usage.held
+        return self.invite.usage.held
 
     @property
     def rate_hz(self) -> int:
@@ -215,7 +244,8 @@ class Call:
     async def hang_up(self, cause: HangupCause = HangupCause.NORMAL) -> None:
         """Ends the call in any state, by BYE, a refusal or CANCEL. CANCEL takes effect after the far end's
         first response; `ended()` waits for the end. Does nothing after the end."""
-        self._do(lambda now: self._invite.hang_up(now, cause=cause))
+        self.onward.given_up = self.onward.given_up or cause
+        self._do(lambda now: self.invite.hang_up(now, cause=cause))
 
     async def ended(self) -> HangupCause:
         """Waits until the call is over and returns the cause."""
@@ -226,22 +256,22 @@ class Call:
         """Puts the far end on hold: the attached source is still sent, the far end's audio is not heard.
         Raises `RemoteError` when the far end refuses, `LocalError` unless the call is up and no other change
         under way."""
-        await self._set_hold(True)
+        await self._change.made(lambda: self._do(lambda now: self.invite.set_hold(True, now)))
 
     async def resume(self) -> None:
         """Takes the far end off hold; raises as `hold` does."""
-        await self._set_hold(False)
+        await self._change.made(lambda: self._do(lambda now: self.invite.set_hold(False, now)))
 
     @property
     def refers(self) -> bool:
         """Whether the far end takes a REFER, as far as it tells."""
-        return self._invite.usage.peer_refers
+        return self.invite.usage.peer_refers
 
     def refer(self, to: Uri, changed: Callable[[Referral, float], None]) -> Referral:
         """Asks the far end to call `to` in place of this side (RFC 3515). The call stays up: whoever asks
         hangs it up by what `changed` tells. Raises `LocalError` unless the call is up, and while another
         referral is under way."""
-        referral = Referral(self._invite.usage, to, changed)
+        referral = Referral(self.invite.usage, to, changed)
         self._do(referral.send)
         return referral
 
@@ -257,8 +287,8 @@ class Call:
     def replaced_by(self, target: Uri) -> Uri:
         """Returns where a far end is referred that is to take the place of this side in this call (RFC 3891).
         Raises `LocalError` unless the call is up."""
-        dialog = self._invite.usage.dialog
-        if dialog is None or not self._invite.usage.confirmed:
+        dialog = self.invite.usage.dialog
+        if dialog is None or not self.invite.usage.confirmed:
             raise LocalError("only a call that is up can be replaced")
         return replacing(target, dialog)
 
@@ -275,12 +305,9 @@ class Call:
         """Plays a recording in place of the attached source; returns when it was sent, or the call ended."""
         clip = Clip(samples, rate_hz, self.rate_hz)
         self._stream.attach(self._listener, clip)
-        played, over = (asyncio.ensure_future(each) for each in (clip.played(), self._over.wait()))
         try:
-            await asyncio.wait((played, over), return_when=asyncio.FIRST_COMPLETED)
+            await clip.played(self._over)
         finally:
-            played.cancel()
-            over.cancel()
             if self.state is not CallState.ENDED:
                 self._stream.attach(self._listener, self._source)
 
@@ -297,6 +324,13 @@ class Call:
         """Registers `callback(call, state, now)` for every change of state; it must not raise."""
         if self.state is not CallState.ENDED:
             self._callbacks.append(callback)
+
+    def go_over(self, trunk: TrunkSettings, invite: Invite, stream: MediaStream) -> None:
+        """Takes another trunk, with the INVITE that is about to leave over it."""
+        self.trunk_id, self._trunk, self.invite, self._stream = trunk.id, trunk, invite, stream
+        self._plan = None
+        self._watch_media()
+        stream.attach(self._listener, self._source)
 
     # Events -----------------------------------------------------------------------------------------------
 
@@ -315,15 +349,15 @@ class Call:
                 self.on_refer(self, move)
             case DigitsReceived(digit=digit):
                 self._stream.key_received(digit, now)
-            case ChangeFinished(status=status) if self._change is not None and not self._change.done():
-                self._change.set_result(status)
+            case ChangeFinished(status=status):
+                self._change.finished(status)
 
     # Internals --------------------------------------------------------------------------------------------
 
     def _incoming(self) -> IncomingInvite:
-        if not isinstance(self._invite, IncomingInvite):
+        if not isinstance(self.invite, IncomingInvite):
             raise LocalError("only an incoming call can be answered")
-        return self._invite
+        return self.invite
 
     def _do(self, verb: Callable[[float], None]) -> None:
         try:
@@ -352,11 +386,11 @@ class Call:
                 inband_dtmf=settings.inband_dtmf,
             )
         except LocalError:  # no IP address, or of another family than the socket
-            self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
+            self._do(lambda now: self.invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
             return
         self._plan = plan
         if new and not sends:
-            self._invite.usage.refusals.note(plan.remote_host)
+            self.invite.usage.refusals.note(plan.remote_host)
         if answered:
             self._up.set()
 
@@ -372,7 +406,7 @@ class Call:
 
     def _media_timed_out(self) -> None:
         cause = HangupCause.MEDIA_TIMEOUT if self._stream.sends else HangupCause.ADDRESS_REFUSED
-        self._do(lambda now: self._invite.hang_up(now, cause=cause))
+        self._do(lambda now: self.invite.hang_up(now, cause=cause))
 
     def _media_insecure(self, wrong: Insecure, reason: str) -> None:
         named = {"call_id": self.id, "trunk": self.trunk_id}
@@ -380,31 +414,25 @@ class Call:
             log.warning("packets are not authentic", extra=named)
             return
         log.warning("no keys for the audio", extra={**named, "reason": reason})
-        self._do(lambda now: self._invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
-
-    async def _set_hold(self, hold: bool) -> None:
-        if self._change is not None:
-            raise LocalError("another hold or resume is under way")
-        self._change = self._phone.loop.create_future()
-        try:
-            self._do(lambda now: self._invite.set_hold(hold, now))
-            status = await self._change
-        finally:
-            self._change = None
-        if status >= 300:
-            raise RemoteError("the far end does not change the session", status)
+        self._do(lambda now: self.invite.hang_up(now, cause=HangupCause.INCOMPATIBLE))
 
     def _end(self, event: InviteEnded, now: float) -> None:
-        self.cause, self.status, self.ended_by = event.cause, event.status, event.by
-        self.retry_after_s, self.definite, self.reasons = event.retry_after_s, event.definite, event.reasons
         self._stream.attach(None, None)
         self._stream.on_timeout = self._stream.on_insecure = None
         self._stream.close()
+        if self.onward.takes(event, self._end):
+            return
+        self.cause, self.status, self.ended_by = event.cause, event.status, event.by
+        self.retry_after_s, self.definite, self.reasons = event.retry_after_s, event.definite, event.reasons
+        self.onward.go_on = None
         self._move(CallState.ENDED, now)
         self._callbacks.clear()  # no state follows; a callback's owner often refers to the call
         self._tell_listener(now)
         self._up.set()
         self._over.set()
+
+    def _watch_media(self) -> None:
+        self._stream.on_timeout, self._stream.on_insecure = self._media_timed_out, self._media_insecure
 
     def _tell_listener(self, now: float) -> None:
         listener, self._listener = self._listener, None

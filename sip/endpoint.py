@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
 from pipeline.media.pacer import Pacer
 from pipeline.plane.drive.plane import PlaneFull
-from pipeline.plane.drive.planes import Planes
-from sip.admission_policy import RETRY_AFTER_S, AdmissionPolicy, TrunkChoice
-from sip.call import Call, CallFailed, Parties
+from sip.admission_policy import RETRY_AFTER_S, AdmissionPolicy
+from sip.call import Call, Parties
+from sip.call_media import CallMedia, turn_to
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
 from sip.dialog.invite import Invite
-from sip.dialog.target_set import Target
+from sip.dialog.onward import GoOn
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
-from sip.egress import Egress
 from sip.errors import LocalError
 from sip.message.message import Request
 from sip.message.uri import Uri
 from sip.offered import OfferedCalls
-from sip.rtp.dtls import Certificate
-from sip.rtp.media_stream import MediaStream
-from sip.rtp.ports import NoPortsLeft, PortRange
-from sip.sdp.negotiation import Capabilities
-from sip.sdp.security import LocalSecurity
+from sip.rtp.ports import NoPortsLeft
 from sip.stack.driver import Driver, EndpointSettings
 from sip.stack.events import InviteReceived, StackEvent
-from sip.states import Direction, HangupCause
+from sip.states import CallState, Direction, HangupCause
+from sip.telephones.forking import Forking, invites_of
+from sip.telephones.registrar import Binding
 from sip.transaction.hop import Hop, hop_of
-from sip.trunk import Trunk, TrunkUnavailable
+from sip.trunk import Rung, Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings
-from sip.trunk_watch import registration_of, watch
+from sip.trunk_watch import begin
 
 __all__ = ["Endpoint", "EndpointSettings", "EndpointStats"]
 
@@ -103,26 +100,21 @@ class Endpoint:
         call = await trunk.call("+15551234")
     """
 
+    pacer: Pacer
+    """The clock that paces all mixes of the process; set once the endpoint has started."""
     _driver: Driver
-    _pacer: Pacer
-    _planes: Planes
 
     def __init__(self, settings: EndpointSettings) -> None:
         """Raises ValueError for a bad port range."""
         self.settings = settings
-        self._ports, self._certificate = PortRange(*settings.rtp_ports), Certificate()
+        self.media = CallMedia(settings)
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
-        self._invites: dict[DialogSetId, tuple[Invite, Call]] = {}
+        self._invites: dict[DialogSetId, tuple[Invite | Forking, Call]] = {}
         self._gate = AdmissionPolicy.of(settings, self._trunks, room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
         self._open, self._blocked = False, 0
-
-    @property
-    def pacer(self) -> Pacer:
-        """The clock that paces all media of the process; set once the endpoint has started."""
-        return self._pacer
 
     async def __aenter__(self) -> Endpoint:
         await self.start()
@@ -136,10 +128,11 @@ class Endpoint:
     async def start(self) -> None:
         """Binds the sockets, starts to register. Raises OSError, and `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
-        self._pacer = Pacer(self._driver.loop)
+        self.pacer = Pacer(self._driver.loop)
         await self._driver.open()
-        rows, threads = 2 * self.settings.max_calls, self.settings.media_threads
-        self._planes = Planes(self._driver.loop, capacity=rows, threads=threads)
+        self._driver.transport.closed = self._gate.registrar.flow_closed
+        self.web_sockets = self._driver.transport  # takes those of browsers (`framed`)
+        self.media.start(self._driver)
         self._open = True
         for trunk in self._trunks.values():
             self._register(trunk)
@@ -158,11 +151,13 @@ class Endpoint:
                 trunk.registration.stop(driver.loop.time())
         driver.flush()
         await driver.settle(GOODBYE_S, self._invites)
-        for invite, _ in list(self._invites.values()):  # a CANCEL or a 2xx without a response
-            invite.usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())
+        for call in list(self._calls.values()):
+            call.onward.given_up = HangupCause.SHUTDOWN  # one that is between two trunks
+        for usage in [each.usage for invite, _ in self._invites.values() for each in invites_of(invite)]:
+            usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())  # CANCEL, 2xx unanswered
         driver.flush()
         await driver.close()
-        self._planes.close()
+        self.media.close()
         self._offered.end()
 
     def drain(self) -> None:
@@ -170,15 +165,6 @@ class Endpoint:
         self._gate.draining = True
 
     # Trunks -----------------------------------------------------------------------------------------------
-
-    @property
-    def trunk_for(self) -> TrunkChoice:
-        """Chooses the trunk that a called number is answered on; at first the first for every number."""
-        return self._gate.trunk_for
-
-    @trunk_for.setter
-    def trunk_for(self, choice: TrunkChoice) -> None:
-        self._gate.trunk_for = choice
 
     @property
     def trunks(self) -> Mapping[str, Trunk]:
@@ -217,16 +203,19 @@ class Endpoint:
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
             self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
-        if trunk.settings.options_ping_s:
-            self._driver.transport.run(watch(self._driver, trunk, is_current=self._holds))
-        if not trunk.settings.register:
-            return
-        trunk.registration = registration_of(self._driver, trunk, refused=lambda to: self._block(trunk, to))
-        trunk.registration.start(self._driver.loop.time())
-        self._driver.flush()
+        begin(self._driver, trunk, is_current=self._holds, refused=self._block)
 
     def _holds(self, trunk: Trunk) -> bool:
         return self._open and self._trunks.get(trunk.settings.id) is trunk
+
+    @property
+    def gate(self) -> AdmissionPolicy:
+        """Who is admitted, by what the application says, and the registered telephones."""
+        return self._gate
+
+    def telephones(self, trunk: Trunk, name: str) -> Sequence[Binding]:
+        """Returns the telephones that are registered for the account `name` of `trunk`."""
+        return self._gate.registrar.bound((trunk.settings.id, name), self._driver.loop.time())
 
     # Calls ------------------------------------------------------------------------------------------------
 
@@ -241,55 +230,65 @@ class Endpoint:
         return self._offered.taken()
 
     async def place(
-        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings, call_id: str
+        self,
+        trunk: Trunk,
+        invitation: Invitation,
+        settings: InviteSettings,
+        *,
+        call_id: str,
+        go_on: GoOn | None = None,
     ) -> Call:
         """Places a call over `trunk`, as `Trunk.call` does. Raises `CallFailed` where no INVITE can leave."""
         self._check_room(call_id)
-        invitation = replace(invitation, targets=await self._located(trunk, invitation, settings))
-        hop = invitation.targets[0].hop
+        invitation = await self.media.located(trunk, invitation, settings)
         self._check_room(call_id)
-        try:
-            stream = self._open_stream(hop)
-        except PlaneFull as error:
-            raise TrunkUnavailable(str(error)) from error
-        registered = settings.egress is not trunk.egress
-        offer = self._capabilities(trunk, stream, hop, peer=hop.host if registered else "")
+        stream, offer = self.media.offer(trunk, invitation, settings)
         invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
         local, remote = invitation.caller.uri.user, invitation.targets[0].uri.user
         parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
+        return self._begin(call, invite, go_on)
+
+    async def go_on(self, call: Call, trunk: Trunk, invitation: Invitation, settings: InviteSettings) -> None:
+        """Sends the INVITE of a call that another trunk did not take over `trunk`, as `Trunk.go_on` does."""
+        invitation = await self.media.located(trunk, invitation, settings)
+        if not self._open or call.onward.given_up is not None:
+            raise TrunkUnavailable("the call was given up")
+        before = invites_of(call.invite)[0]
+        if isinstance(before, OutgoingInvite):
+            if before.targets.may_ring:
+                raise TrunkUnavailable("the phone may ring, over a trunk that was passed over")
+            invitation = replace(invitation, after=before.targets)
+        stream, offer = self.media.offer(trunk, invitation, settings)
+        invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
+        call.go_over(trunk.settings, invite, stream)
+        self._dial(call, invite)
+
+    def ring(self, trunk: Trunk, rung: Rung, number: str, call_id: str, *, go_on: GoOn | None = None) -> Call:
+        """Rings registered telephones over `trunk`, all at once, as `Trunk.call` does."""
+        self._check_room(call_id)
+        stream = self.media.open_to_call(rung[0][0].targets[0].hop)
+        invites: dict[OutgoingInvite, str] = {}
+        for invitation, settings in rung:
+            hop = invitation.targets[0].hop
+            offer = self.media.capabilities(trunk, stream, hop, peer=hop.host)
+            invites[OutgoingInvite(self._driver.stack, settings, invitation, offer)] = hop.host
+        forking = Forking(list(invites), lambda invite: turn_to(stream, trunk, invites[invite]))
+        caller = rung[0][0].caller.uri.user
+        parties = Parties(direction=Direction.OUTBOUND, local_number=caller, remote_number=number)
+        call = Call(self._driver, trunk.settings, call_id, parties, invite=forking, stream=stream)
+        return self._begin(call, forking, go_on)
+
+    def _begin(self, call: Call, invite: OutgoingInvite | Forking, go_on: GoOn | None) -> Call:
+        call.onward.go_on = go_on
+        call.on_state(self._moved)
+        self._dial(call, invite)
+        return call
+
+    def _dial(self, call: Call, invite: OutgoingInvite | Forking) -> None:
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
         self._driver.flush()
-        return call
-
-    async def _located(
-        self, trunk: Trunk, invitation: Invitation, settings: InviteSettings
-    ) -> Sequence[Target]:
-        """Returns the hops of an INVITE in order. Raises `CallFailed` where there are none, and where all are
-        closed to the trunk: the socket checks each again (`sip.egress`), but now nothing was dialled."""
-        uris = [each.uri for each in invitation.targets]
-        try:
-            found = await self._driver.router.targets(uris, proxy=next(iter(invitation.route), None))
-        except OSError as error:
-            raise CallFailed("the trunk's name has no address", 503, HangupCause.UNREACHABLE) from error
-        egress = Egress(settings.egress)
-        if not any(egress.allows(each.hop.host, host=each.hop.domain) for each in found):
-            self._blocked += 1
-            raise CallFailed("the trunk's address is refused", 503, HangupCause.ADDRESS_REFUSED)
-        return trunk.in_order(found)
-
-    def _capabilities(self, trunk: Trunk, stream: MediaStream, hop: Hop, *, peer: str = "") -> Capabilities:
-        """Returns the capabilities of a call. Where the trunk expects a NAT, SDP may name any address: the
-        stream sends nothing to one that is closed to the trunk."""
-        stream.reaches = reaches = Egress(trunk.egress, peer=peer).allows
-        return Capabilities(
-            trunk.settings.public_address or self._driver.local.host(hop),
-            stream.local_port,
-            trunk.codecs,
-            reaches=None if trunk.settings.symmetric_rtp is True else reaches,
-            security=LocalSecurity(trunk.settings.srtp, self._certificate.fingerprint),
-        )
 
     def host_towards(self, uri: Uri) -> str:
         """Returns the address under which the host of `uri` reaches this endpoint."""
@@ -306,45 +305,36 @@ class Endpoint:
     def _has_room(self) -> bool:
         return len(self._calls) < self.settings.max_calls
 
-    def _open_stream(self, peer: Hop) -> MediaStream:
-        plane, host = self._planes.least_loaded(), self._driver.local.media(peer)
-        stream = MediaStream.open(self._ports, plane, host=host, loop=self._driver.loop)
-        stream.signalled_by, stream.security.certificate = peer.host, self._certificate
-        return stream
-
-    def _enlist(self, call: Call, invite: Invite, came: tuple[Request, Hop] | None = None) -> None:
+    def _enlist(self, call: Call, invite: Invite | Forking, came: tuple[Request, Hop] | None = None) -> None:
         self._calls[call.id] = call
-        self._invites[invite.usage.dialog_set] = invite, call
-        call.trace = self._driver.traces.adopt(call.sip_call_id, invite.usage.dialog_set.local_tag, came)
-        invite.usage.refusals.name = call.id
+        usages = [each.usage for each in invites_of(invite)]
+        tags = [each.dialog_set.local_tag for each in usages]
+        call.trace = self._driver.traces.adopt(call.sip_call_id, tags, came, goes_on=call.trace)
+        for each in usages:
+            self._invites[each.dialog_set] = invite, call
+            each.refusals.name = call.id
 
     def _offer(self, event: InviteReceived, now: float) -> None:
-        invite, trunk = event.invite, self._trunks.get(event.trunk_id)
+        invite, trunk = event.invite, self._trunks.get(event.admitted.trunk_id)
         if trunk is None:
             return invite.reject(404, now)
         try:
-            stream = self._open_stream(event.source)
+            stream = self.media.open(event.source)
         except (NoPortsLeft, PlaneFull, OSError) as error:
-            refused = {"trunk": event.trunk_id, "reason": str(error)}
+            refused = {"trunk": event.admitted.trunk_id, "reason": str(error)}
             logger.warning("no place for the media of an incoming call", extra=refused)
             return invite.reject(503, now, retry_after_s=RETRY_AFTER_S)
-        capabilities = self._capabilities(trunk, stream, event.source, peer=event.source.host)
+        capabilities = self.media.capabilities(trunk, stream, event.source, peer=event.source.host)
         if not invite.describe(capabilities, now):
             stream.close()
             return
-        parties = Parties.of_invite(invite.transaction.request, event.called, trunk.settings)
+        parties = Parties.of_invite(
+            invite.transaction.request, event.called, trunk.settings, event.admitted.user
+        )
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
+        call.on_state(self._moved)
         self._enlist(call, invite, (invite.transaction.request, event.source))
         self._offered.put(call, now)
-
-    @property
-    def overload(self) -> Callable[[], int]:
-        """Returns the seconds until new requests are admitted, 0: now. Calls that are up go on."""
-        return self._gate.overload
-
-    @overload.setter
-    def overload(self, overload: Callable[[], int]) -> None:
-        self._gate.overload = overload
 
     def backlog_s(self) -> float:
         """Returns the longest time in seconds that a message has waited since the last call, in the kernel or
@@ -377,12 +367,17 @@ class Endpoint:
     @property
     def stats(self) -> EndpointStats:
         """Counts calls, ports, messages and refusals at this moment."""
-        now = {"calls": len(self._calls), "ports": self._ports.in_use, "blocked": self._blocked}
+        blocked = self._blocked + self.media.blocked
+        now = {"calls": len(self._calls), "ports": self.media.ports.in_use, "blocked": blocked}
         return EndpointStats.of(self._driver, self._gate, **now)
 
     def _block(self, trunk: Trunk, address: str) -> None:
         self._blocked += 1
         logger.warning("trunk may not register there", extra={"trunk": trunk.settings.id, "address": address})
+
+    def _moved(self, call: Call, state: CallState, now: float) -> None:
+        if state is CallState.ENDED:
+            del self._calls[call.id]
 
     def _take(self, event: StackEvent, now: float) -> None:
         if isinstance(event, InviteReceived):
@@ -390,14 +385,18 @@ class Endpoint:
             return
         if isinstance(event, AddressRefused):
             self._blocked += 1
-            if event.first:
-                named = {"call_id": event.name, "sip_call_id": event.dialog_set.call_id}
-                logger.warning("call may not send there", extra=named | {"address": event.address})
+            return _tell_refused(event)
+        invite, call = self._invites.get(event.dialog_set, (None, None))
+        if invite is None or call is None:
             return
-        _, call = self._invites.get(event.dialog_set, (None, None))
-        if call is not None and isinstance(event, InviteEnded):
+        if isinstance(event, InviteEnded):
             del self._invites[event.dialog_set]
-            del self._calls[call.id]
             self._driver.traces.release(call.sip_call_id, event.dialog_set.local_tag, now)
-        if call is not None:
-            call.take(event, now)
+        for each in invite.passed(event, now) if isinstance(invite, Forking) else (event,):
+            call.take(each, now)
+
+
+def _tell_refused(event: AddressRefused) -> None:
+    if event.first:
+        named = {"call_id": event.name, "sip_call_id": event.dialog_set.call_id}
+        logger.warning("call may not send there", extra=named | {"address": event.address})

@@ -18,6 +18,7 @@ passed in, in seconds; no I/O."""
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -40,6 +41,9 @@ KNOWN_LIMIT: Final = 20_000
 """Entries kept; the oldest are dropped first."""
 
 
+_CONNECTED: Final = " connected"
+
+
 class Treatment(Enum):
     """What becomes of the answer to a refused request."""
 
@@ -55,6 +59,16 @@ class _Tried:
     left: float
     at: float
     credit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """An address (IPv6: its /64) that gets no answers for `left_s` more. `connected`: over its connections,
+    else to its datagrams."""
+
+    address: str
+    connected: bool
+    left_s: float
 
 
 class Strangers:
@@ -77,6 +91,32 @@ class Strangers:
         self._expire(now)
         return len(self._banned)
 
+    def listed(self, now: float) -> list[Ban]:
+        """Returns the bans of now, the first to end first."""
+        self._expire(now)
+        return [
+            Ban(client.removesuffix(_CONNECTED), client.endswith(_CONNECTED), until - now)
+            for client, until in self._banned.items()
+        ]
+
+    def lift(self, host: str, now: float) -> bool:
+        """Ends the bans of the address `host` (IPv6: of its /64), and forgets its tries; False: there was no
+        ban."""
+        self._expire(now)
+        return self._pardon(host)
+
+    def known_now(self, now: float) -> dict[str, float]:
+        """Returns the addresses from which somebody has authenticated, with the seconds for which they are
+        known."""
+        return {client: until - now for client, until in self._known.items() if until > now}
+
+    def recall(self, known: Mapping[str, float], now: float) -> None:
+        """Takes what `known_now` has told, before a restart for one."""
+        for client, left_s in known.items():
+            if left_s > 0:
+                self._known[client] = now + min(left_s, KNOWN_S)
+                _bound(self._known, KNOWN_LIMIT)
+
     def silent(self, host: str, now: float, *, proven: bool = False) -> bool:
         """Whether requests from `host` get no answer. `proven`: by a connection, which proves the sender."""
         if not self._banned:
@@ -92,9 +132,7 @@ class Strangers:
     def came_in(self, host: str, now: float) -> None:
         """Notes that somebody authenticated from `host`."""
         client = subscriber(host)
-        for proven in (False, True):
-            self._tried.pop(_stranger(host, proven=proven), None)
-            self._banned.pop(_stranger(host, proven=proven), None)
+        self._pardon(host)
         self._known[client] = now + KNOWN_S
         self._known.move_to_end(client)
         _bound(self._known, KNOWN_LIMIT)
@@ -125,6 +163,13 @@ class Strangers:
             return Treatment.BAN
         return Treatment.ANSWER
 
+    def _pardon(self, host: str) -> bool:
+        was_banned = False
+        for proven in (False, True):
+            self._tried.pop(_stranger(host, proven=proven), None)
+            was_banned |= self._banned.pop(_stranger(host, proven=proven), None) is not None
+        return was_banned
+
     def _ban(self, client: str, now: float) -> None:
         self._expire(now)
         self.bans += 1
@@ -139,7 +184,7 @@ class Strangers:
 
 
 def _stranger(host: str, *, proven: bool) -> str:
-    return f"{subscriber(host)} connected" if proven else subscriber(host)
+    return subscriber(host) + _CONNECTED if proven else subscriber(host)
 
 
 def _bound(kept: OrderedDict[str, _Tried] | OrderedDict[str, float], limit: int) -> None:

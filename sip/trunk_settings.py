@@ -1,17 +1,41 @@
-"""Settings of a trunk, with their checks."""
+"""Settings of a trunk, with their checks, and of who has an account there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from pipeline.net.egress import EgressPolicy
 from sip.called_number import CALLED_NUMBER_HEADERS
 from sip.client_tls import ClientTlsSettings
+from sip.egress import PublicAddress
 from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
 from sip.sdp.security import Srtp
+
+TELEPHONES_LIMIT: Final = 10
+"""Contacts that are bound to one user; a further one takes the place of the one that registered first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """A user. `password`, or `hashes`: HA1 by the name of its hash (RFC 7616 3.4.2); `digest`: the hashes by
+    which the user's telephones are challenged, strongest first. `telephones`: the most contacts, 0: it does
+    not register. `may_call`: it may call agents."""
+
+    name: str
+    password: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    digest: tuple[str, ...] = ("MD5",)
+    telephones: int = TELEPHONES_LIMIT
+    may_call: bool = True
+
+    @property
+    def secret(self) -> str | Mapping[str, str] | None:
+        """What a digest is verified by; None: nothing passes."""
+        return self.hashes or self.password or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +59,9 @@ class TrunkSettings:
     `caller_name`: shown with the number; `withhold_number`: neither is shown. `accept_register`: a telephone
     that registers with `username` and `password` gets the trunk's calls. `srtp`: how its media is protected
     (`sip.sdp.security`). `accept_refer`: its calls take a REFER of the far end. `public_address`: written to
-    the trunk's peers in Via, Contact, From and SDP instead of that of the endpoint.
+    the trunk's peers in Via, Contact, From and SDP instead of that of the endpoint; "stun:host:port": what
+    that server says, asked every `stun_every_s`. `users`: those of a company, whose
+    telephones are this trunk's only peers; `uri` leads nowhere then.
     """
 
     id: str
@@ -69,6 +95,8 @@ class TrunkSettings:
     srtp: Srtp = Srtp.OFF
     accept_refer: bool = False
     public_address: str = ""
+    stun_every_s: float = 60.0
+    users: tuple[User, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -78,6 +106,10 @@ class TrunkSettings:
             raise LocalError(f"trunk {self.id}: uri: {fault}") from fault
         if any(each.scheme not in ("sip", "sips") for each in targets):
             raise LocalError(f"trunk {self.id}: uri: must begin with sip: or sips:")
+        try:
+            PublicAddress.of(self.public_address)
+        except ValueError as error:
+            raise LocalError(f"trunk {self.id}: public_address: {error}") from error
         unknown = [each for each in self.codecs if each.lower() not in CODECS]
         if unknown or not self.codecs:
             raise LocalError(f"trunk {self.id}: codecs: choose from {', '.join(CODECS)}")

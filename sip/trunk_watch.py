@@ -10,12 +10,45 @@ from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
 from sip.egress import Egress
 from sip.stack.driver import Driver
+from sip.stack.stun import mapped_address
+from sip.transaction.hop import hop_of
 from sip.trunk import Trunk
 
 logger = logging.getLogger(__name__)
 
 LOOK_UP_S = 60.0
 """Seconds between two look-ups of a trunk's names; answers whose TTL is longer are kept by the resolver."""
+
+
+def begin(
+    driver: Driver,
+    trunk: Trunk,
+    *,
+    is_current: Callable[[Trunk], bool],
+    refused: Callable[[Trunk, str], None],
+) -> None:
+    """Begins what a trunk does without calls, until it is removed. `refused` is called with each address that
+    is closed to the trunk's registration."""
+
+    def register() -> None:
+        if trunk.settings.register:
+            trunk.registration = registration_of(driver, trunk, refused=lambda to: refused(trunk, to))
+            trunk.registration.start(driver.loop.time())
+            driver.flush()
+
+    def moved(address: str) -> None:
+        if trunk.registration is not None:
+            trunk.registration.stop(driver.loop.time())  # with the contact of the old address
+            driver.flush()
+        trunk.public.now = address
+        register()
+
+    if trunk.settings.options_ping_s:
+        driver.transport.run(watch(driver, trunk, is_current=is_current))
+    if trunk.public.server is None:
+        register()
+    else:  # registers with the address that is found
+        driver.transport.run(watch_address(driver, trunk, is_current=is_current, moved=moved))
 
 
 def registration_of(driver: Driver, trunk: Trunk, *, refused: Callable[[str], None]) -> Registration:
@@ -61,3 +94,48 @@ async def watch(driver: Driver, trunk: Trunk, *, is_current: Callable[[Trunk], b
             ping.look_at(targets, driver.loop.time())
             driver.flush()
         await asyncio.sleep(LOOK_UP_S)
+
+
+async def watch_address(
+    driver: Driver, trunk: Trunk, *, is_current: Callable[[Trunk], bool], moved: Callable[[str], None]
+) -> None:
+    """Asks the trunk's STUN server for its public address, until the trunk is removed. `moved` is called with
+    each new address, and with "" where the server does not answer at the start. While it does not answer,
+    what it said last counts."""
+    public, named, first = trunk.public, {"trunk": trunk.settings.id}, True
+    while public.server is not None and is_current(trunk):
+        address, reason = public.now, ""
+        try:
+            address = await _seen_at(driver, trunk, *public.server)
+        except OSError as error:
+            reason = str(error)
+        if not is_current(trunk):
+            return
+        if reason and not public.failed:
+            logger.warning("public address of a trunk is not told", extra=named | {"reason": reason})
+        if address != public.now:
+            logger.info("public address of a trunk changed", extra=named | {"address": address})
+        public.failed = bool(reason)
+        if first or address != public.now:
+            moved(address)
+        first = False
+        await asyncio.sleep(trunk.settings.stun_every_s)
+
+
+async def _seen_at(driver: Driver, trunk: Trunk, host: str, port: int) -> str:
+    """Returns the address from which the STUN server sees this machine, of the family in which the trunk's
+    peers are reached. Raises OSError, for an address that is closed to the trunk too."""
+    egress, reached = Egress(trunk.egress), driver.local.host(hop_of(trunk.proxy or trunk.uris[0]))
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            found = await driver.transport.names.all_of(host)
+    except UnicodeError as error:
+        raise OSError(f"{host} is no name") from error
+    failed = OSError("the STUN server's address is of another family, or closed to the trunk")
+    for address in found:
+        if (":" in address) is (":" in reached) and egress.allows(address, host=host):
+            try:
+                return await mapped_address(address, port)
+            except OSError as error:
+                failed = error
+    raise failed

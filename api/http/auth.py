@@ -110,6 +110,17 @@ def admitted(request: web.Request, operation: Operation, row: KeyRow) -> Caller:
     return Caller(access, frozenset(row.scopes), row.id)
 
 
+async def still_admits(request: web.Request) -> bool:
+    """Tells whether the key of a request whose answer lasts, such as a stream, is still there, and for the
+    same company, agents and scopes."""
+    row = await request.app[SERVER].find_key(bearer_key(request))
+    if row is None:
+        return False
+    caller = caller_of(request)
+    same = caller.access.everywhere or Access(row.company_id, row.agents) == caller.access
+    return same and frozenset(row.scopes) == caller.scopes
+
+
 async def _key_row(request: web.Request) -> KeyRow:
     """Returns the presented key. Raises `UnknownKey`, and `TooMany` for an address that presented wrong
     keys."""

@@ -93,6 +93,8 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("get", f"{_V1}/holds"): ("listHolds", "Personal data"),
     ("delete", f"{_V1}/holds/{{holdId}}"): ("liftHold", "Personal data"),
     ("get", f"{_V1}/audit"): ("listAudit", "Personal data"),
+    ("get", f"{_V1}/sip/bans"): ("listBans", "Server"),
+    ("delete", f"{_V1}/sip/bans/{{address}}"): ("liftBan", "Server"),
     ("get", "/healthz"): ("getHealth", "Server"),
     ("get", "/readyz"): ("getReadiness", "Server"),
     ("get", "/metrics"): ("getMetrics", "Server"),

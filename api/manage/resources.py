@@ -29,7 +29,7 @@ from api.schemas import managed as models
 from api.schemas.camel_case import plain, spelt
 from mediaserver.admin.admin import new_id
 from mediaserver.errors import NotFound
-from mediaserver.node.trunks import servers_of
+from mediaserver.node.trunks import servers_of, stun_health
 from mediaserver.server import Server
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from mediaserver.settings.company import TRUNK_OF_FILE
@@ -245,6 +245,8 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
         managedBy=managed_by(server, Kind.TRUNK, trunk.id),
         registered=live is not None and live.registered,
         servers=[models.TrunkServer(**each) for each in servers_of(server.endpoint, trunk.id)],
+        seenAs=live.public.now or None if live is not None else None,
+        stunHealth=stun_health(server.endpoint, trunk.id),
     )
 
 

@@ -173,8 +173,17 @@ class MediaEncryption(Model):
     suite: str | None
 
 
+class PassedOver(Model):
+    """A trunk that did not take a call, which went on over the next one. `status`: what its last server said,
+    408 for nothing."""
+
+    trunkId: str
+    status: int
+
+
 class SipReport(Model):
-    """What SIP said of a call. `mediaEncryption`: null until the call has ended.
+    """What SIP said of a call. `mediaEncryption`: null until the call has ended. `passedOver`: trunks that
+    did not take it.
 
     `headers`: chosen ones of the INVITE that came, or those that ours carried.
     `displayName` to `userToUser`: of inbound calls whose INVITE has them; `asserted`: the network vouches for
@@ -189,6 +198,7 @@ class SipReport(Model):
     userToUser: str = ""
     reasons: list[SipReason] = Field(default_factory=list)
     mediaEncryption: MediaEncryption | None = None
+    passedOver: list[PassedOver] = Field(default_factory=list)
 
 
 class CallReport(CallSummary):

@@ -214,7 +214,15 @@ _SERVER: Final = {
     "status": 200,
     "rttMs": 24.5,
 }
-_TRUNK_VIEW: Final = {**_TRUNK, **_MANAGED, "id": "carrier", "registered": True, "servers": [_SERVER]}
+_SEEN: Final = {"seenAs": None, "stunHealth": None}
+_TRUNK_VIEW: Final = {
+    **_TRUNK,
+    **_MANAGED,
+    "id": "carrier",
+    "registered": True,
+    "servers": [_SERVER],
+    **_SEEN,
+}
 _TALKER_VIEW: Final = {**_TALKER, **_MANAGED, "id": _AGENT, "missing": None}
 _NEVER: Final = {"phoneNumber": _NUMBER, "reason": "Asked not to be called", "createdAt": _AT}
 
@@ -399,6 +407,7 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     speech.TranscriptionForm: {"file": "(the audio file)", "job_id": "job-1"},
     speech.TranscriptionResponse: {"transcription": "hello", "confidence": 0.93, "job_id": "job-1"},
     managed.Done: {"success": True},
+    managed.BanList: {"bans": [{"address": "198.51.100.9", "transport": "udp", "leftS": 431.2}]},
     managed.NewCompanyBody: {**_COMPANY, "id": "clinic"},
     managed.CompanyChange: {"maxConcurrentCalls": 40},
     managed.CompanyView: _COMPANY_VIEW,

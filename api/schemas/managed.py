@@ -32,6 +32,21 @@ class Done(Model):
     success: bool
 
 
+class BanView(Model):
+    """An address (IPv6: a /64) whose SIP requests get no answer for `leftS` seconds more: those over UDP, or
+    those over its TCP and TLS connections."""
+
+    address: str
+    transport: Literal["udp", "stream"]
+    leftS: float
+
+
+class BanList(Model):
+    """The bans of the node that was asked."""
+
+    bans: list[BanView]
+
+
 # Companies, trunks, agents ---------------------------------------------------------------------------------
 
 CompanyBody = camelled(CompanyTerms, "Company")
@@ -76,6 +91,8 @@ class TrunkServer(Model):
     rttMs: float | None
 
 
+StunHealth = Literal["up", "down", None]
+
 TrunkView: type[BaseModel] = create_model(
     "TrunkView",
     __base__=TrunkBody,
@@ -84,6 +101,11 @@ TrunkView: type[BaseModel] = create_model(
     managedBy=_MANAGED_BY,
     registered=(bool, Field(description="A registration with the carrier stands, on this node")),
     servers=(list[TrunkServer], Field(description="The carrier's servers, where they are asked")),
+    seenAs=(
+        str | None,
+        Field(description="The public address that its peers are told; null: the server's own"),
+    ),
+    stunHealth=(StunHealth, Field(description="Whether its STUN server answered last; null: it has none")),
 )
 AgentView: type[BaseModel] = create_model(
     "AgentView",

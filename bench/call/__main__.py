@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from bench import report
-from bench.call import in_turns, local
+from bench.call import in_turns, local, memory
 from bench.call import report as call_report
 from bench.call.caller import Mode
 from bench.call.phases import Phases, Plan
@@ -90,13 +90,28 @@ def measure(plan: Plan, *, sweep: bool = True) -> dict[str, Any]:
     help="Stub engines without delay, or Whisper and Piper of the extra `local`.",
 )
 @click.option("--srtp", is_flag=True, help="Compare the CPU of calls with SRTP and without, in turns.")
+@click.option(
+    "--memory", "of_memory", is_flag=True, help="Measure the memory of live calls, and of many short ones."
+)
 def main(
-    calls: int, seconds: float | None, *, sweep: bool, short: bool, realtime: bool, engines: str, srtp: bool
+    calls: int,
+    seconds: float | None,
+    *,
+    sweep: bool,
+    short: bool,
+    realtime: bool,
+    engines: str,
+    srtp: bool,
+    of_memory: bool,
 ) -> None:
     """Measures latency, pacing and cost of calls over SIP and RTP. With `--engines local`, recorded people
     call, more and more of them until a limit is exceeded."""
     if engines == "local":
         local.run(short=short, realtime=realtime, threads=len(os.sched_getaffinity(0)))
+        return
+    if of_memory:
+        with before_others(wanted=realtime):
+            memory.run(short=short)
         return
     base = SHORT if short else Plan()
     plan = Plan(

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -26,6 +26,8 @@ from bench.call.processes import (
 )
 from bench.support.processes import usage_of
 from mediaserver.benchmark.figures import Figures
+
+GENERATOR: Final = (sys.executable, "-m", "bench.call.generator")
 
 NO_FLOORS: Final[Mapping[str, Target]] = MappingProxyType({})
 """Nothing is measured beside the target."""
@@ -132,13 +134,17 @@ def paced(step: Figures) -> bool:
 
 
 def measured(
-    target: Target, job: Job, *, beside: AbstractContextManager[None] | None = None
+    target: Target,
+    job: Any,
+    *,
+    generator: Sequence[str] = GENERATOR,
+    beside: AbstractContextManager[None] | None = None,
 ) -> tuple[dict[str, Any], Window]:
-    """Runs the generator with `job`, and reads the system's counters between its `begin` and `end`, during
-    which `beside` is entered."""
+    """Runs the command `generator` with `job`, a dataclass, and reads the system's counters between its
+    `begin` and `end`, during which `beside` is entered."""
     idle = target.usage()
     metrics = _metrics(target)
-    with _generator(job) as (process, lines):
+    with _generator(generator, job) as (process, lines):
         _expect(lines, "begin")
         before = time.monotonic(), target.usage(), usage_of(process.pid), machine_busy_ms()
         with beside or nullcontext():
@@ -159,8 +165,7 @@ def measured(
 
 
 @contextmanager
-def _generator(job: Job) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    command = [sys.executable, "-m", "bench.call.generator"]
+def _generator(command: Sequence[str], job: Any) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,8 @@ SCRIPT_NUMBER: Final = "+14155550101"
 MONOLOGUE_NUMBER: Final = "+14155550102"
 ENDPOINT_MS: Final = 500
 BARGE_IN_MS: Final = 240
+
+SERVER: Final = (sys.executable, "-m", "bench.call.server")
 
 _TICK_MS: Final = 1000 / os.sysconf("SC_CLK_TCK")
 _READY_TIMEOUT_S: Final = 120.0
@@ -150,10 +152,10 @@ class MediaServer(Target):
 
 
 class ServerUnderTest(MediaServer):
-    """The unmodified server with stub engines. `kernels`: where compiled ones are kept. `started_s`: seconds
-    from its start to the first 200 of /readyz."""
+    """The unmodified server with stub engines, started by the command `launch`. `kernels`: where compiled
+    ones are kept. `started_s`: seconds from its start to the first 200 of /readyz."""
 
-    def __init__(self, directory: Path, more: str, kernels: Path) -> None:
+    def __init__(self, directory: Path, more: str, kernels: Path, launch: Sequence[str]) -> None:
         http, sip = free_port(), free_port()
         config = directory / "server.toml"
         config.write_text(
@@ -170,7 +172,7 @@ class ServerUnderTest(MediaServer):
             + more
         )
         began = time.monotonic()
-        command = [sys.executable, "-m", "bench.call.server", "serve", "--config", str(config)]
+        command = [*launch, "serve", "--config", str(config)]
         log = directory / "server.log"
         super().__init__(command, ("127.0.0.1", sip), log, http=http, NUMBA_CACHE_DIR=str(kernels))
         wait_ready(self, f"http://127.0.0.1:{http}/readyz")
@@ -195,10 +197,13 @@ def wait_ready(target: Target, url: str) -> None:
 
 
 @contextmanager
-def serving(directory: Path, more: str = "", *, kernels: Path | None = None) -> Iterator[ServerUnderTest]:
+def serving(
+    directory: Path, more: str = "", *, kernels: Path | None = None, launch: Sequence[str] = SERVER
+) -> Iterator[ServerUnderTest]:
     """Runs the unmodified server for the length of the block; `more` is added to its configuration.
-    `kernels`: where compiled ones are kept, this process's place for them unless given."""
-    server = ServerUnderTest(directory, more, kernels or kernel_cache.place())
+    `kernels`: where compiled ones are kept, this process's place for them unless given. `launch`: the command
+    line before `serve`."""
+    server = ServerUnderTest(directory, more, kernels or kernel_cache.place(), launch)
     try:
         yield server
     finally:

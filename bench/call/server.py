@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench.call import owners
 from mediaserver.__main__ import main
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
@@ -147,5 +148,6 @@ def register() -> None:
 
 
 if __name__ == "__main__":
+    owners.trace()
     register()
     main(prog_name="mediaserver")

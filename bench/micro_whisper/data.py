@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.micro_whisper.corpus import sentence, spoken
-from bench.micro_whisper.extras import optional
+from bench.micro_whisper.extras import LazyModule
 from pipeline.audio.wav import read
 from pipeline.tts.espeak_library import EspeakLibrary, WordEvent
 
-signal: Any = optional("scipy.signal")
-soxr: Any = optional("soxr")
-features: Any = optional("faster_whisper.feature_extractor")
+signal: Any = LazyModule("scipy.signal")
+soxr: Any = LazyModule("soxr")
+features: Any = LazyModule("faster_whisper.feature_extractor")
 
 Floats = npt.NDArray[np.float32]
 

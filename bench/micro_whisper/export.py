@@ -8,10 +8,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench.micro_whisper.extras import optional
+from bench.micro_whisper.extras import LazyModule
 
-converters: Any = optional("ctranslate2.converters")
-transformers: Any = optional("transformers")
+converters: Any = LazyModule("ctranslate2.converters")
+transformers: Any = LazyModule("transformers")
 
 PREPROCESSOR = {
     "chunk_length": 30,

@@ -1,4 +1,4 @@
-"""Imports libraries that only training needs; a missing one is reported when it is used."""
+"""Imports libraries that only training needs, when they are used; a missing one is reported then."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ REQUIREMENTS = "torch transformers<5 ctranslate2 faster-whisper scipy soxr espea
 """Arguments of `pip install` for the whole way from sentences to a model; flite comes from the system."""
 
 
-class Absent:
-    """Stands for a library that is not installed; raises UsageError when it is used."""
+class LazyModule:
+    """Stands for the module `name`, which is imported when it is used. Raises UsageError where it is not
+    installed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        raise click.UsageError(f"{self._name} is not installed; training needs: pip install {REQUIREMENTS}")
-
-
-def optional(name: str) -> Any:
-    """Returns the module `name`, or an `Absent` for it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return Absent(name)
+        try:
+            module = importlib.import_module(self._name)
+        except ImportError as error:
+            needs = f"{self._name} is not installed; training needs: pip install {REQUIREMENTS}"
+            raise click.UsageError(needs) from error
+        return getattr(module, attribute)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.micro_whisper.extras import optional
+from bench.micro_whisper.extras import LazyModule
 
-tokenizers: Any = optional("tokenizers")
-transformers: Any = optional("transformers")
+tokenizers: Any = LazyModule("tokenizers")
+transformers: Any = LazyModule("transformers")
 
 TIMESTAMPS = 1501  # 0.00 to 30.00 s in steps of 20 ms, as in every Whisper
 SPECIALS = (

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from bench.micro_whisper.corpus import WORDS
 from bench.micro_whisper.export import export
-from bench.micro_whisper.extras import optional
+from bench.micro_whisper.extras import LazyModule
 from bench.micro_whisper.model import network, tokenizer
 
-torch: Any = optional("torch")
-functional: Any = optional("torch.nn.functional")
+torch: Any = LazyModule("torch")
+functional: Any = LazyModule("torch.nn.functional")
 
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 WHOLE_WINDOW = 3000  # frames of 10 ms

@@ -25,9 +25,12 @@ TARGETS: Final = {
     "voice_p95_ms": 40.0,
     "speaking_ms": 14.0,
     "silent_ms": 7.0,
+    "stall_gap_p99_ms": 30.0,
+    "stall_gap_p999_ms": 30.0,
     "capacity": 60,
 }
-"""Target of each figure (ms of latency, ms of CPU per participant-second, participants)."""
+"""Target of each figure (ms of latency, ms of CPU per participant-second, ms between packets while Python
+stands still for 200 ms of each second, participants)."""
 
 KINDS: Final = ("ours", "stock")
 FULL_RATE: Final = 49.0
@@ -114,6 +117,12 @@ def costs(kind: str, participants: int, seconds: float) -> dict[str, float]:
     return {"speaking_ms": cpu_ms(speaking, participants), "silent_ms": cpu_ms(silent, participants)}
 
 
+def stalls(kind: str, participants: int, seconds: float) -> dict[str, float]:
+    """Measures the gaps between packets of a server whose Python stands still for a fifth of each second."""
+    still = measure(kind, "stall", participants, seconds=seconds)
+    return {"stall_gap_p99_ms": still["gap_p99_ms"], "stall_gap_p999_ms": still["gap_p999_ms"]}
+
+
 def capacity(kind: str, counts: list[int], seconds: float) -> dict[str, float]:
     """Returns the most participants, of those tried, that one core serves with every packet in time (0: the
     fewest are too many), and the share of that core in use."""
@@ -151,6 +160,7 @@ def main(short: bool, participants: int) -> None:
     figures: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         figures[kind] = latencies(kind, participants, seconds) | costs(kind, participants, seconds)
+        figures[kind] |= stalls(kind, participants, seconds)
         figures[kind] |= capacity(kind, COUNTS[kind][: 1 if short else None], min(seconds, 10.0))
     rows = [(name, *(figures[kind][name] for kind in KINDS), target) for name, target in TARGETS.items()]
     report.show(f"rooms: {participants} participants", ["figure", *KINDS, "target"], rows)

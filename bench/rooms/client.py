@@ -65,13 +65,16 @@ _QUIET_S = 0.1
 
 
 class Caller:
-    """One participant. `sent`: times of the beeps; `heard`: arrival of each answer's first packet."""
+    """One participant. `sent`: times of the beeps; `heard`: arrival of each answer's first packet; `gaps`:
+    seconds between packets."""
 
     def __init__(self, number: int, *, loss: float, decode: bool) -> None:
         self.id = str(number)
         self.sent: list[float] = []
         self.heard: list[float] = []
         self.packets = 0
+        self.gaps: list[float] = []
+        self._arrived = 0.0
         self._peer = RTCPeerConnection(
             RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE)
         )
@@ -132,6 +135,8 @@ class Caller:
             self._others(data, component)
             return
         self.packets += 1
+        before, self._arrived = self._arrived, time.monotonic()
+        self.gaps.append(self._arrived - before)
         if self._decoder is None:
             return
         packet = self._dtls._rx_srtp.unprotect(data)
@@ -168,12 +173,17 @@ async def run(url: str, participants: int, seconds: float, loss: float, *, decod
                 caller.sent.clear()
                 caller.heard.clear()
                 caller.packets = 0
+                caller.gaps.clear()
             await (await http.post(f"{url}/reset")).release()
     async with http.get(f"{url}/figures") as answer:
         figures = await answer.json()
     wall = time.monotonic() - (measured or 0.0)
     figures["sent"] = {caller.id: caller.sent for caller in callers}
     figures["answered"] = {caller.id: caller.heard for caller in callers}
+    gaps = sorted(gap for caller in callers for gap in caller.gaps) or [0.0]
+    figures["gap_p99_ms"], figures["gap_p999_ms"] = (
+        gaps[int(len(gaps) * share)] * 1000 for share in (0.99, 0.999)
+    )
     figures["packets_per_s"] = [caller.packets / wall for caller in callers]
     await http.close()
     return dict(figures)

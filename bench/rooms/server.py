@@ -1,7 +1,8 @@
 """The server side of `python -m bench rooms`, in a process of its own: this server's WebRTC, or stock aiortc.
 
 Both run the same application: a loud frame after silence is answered with 200 ms of speech ("answer"), or the
-agent speaks all the time ("speak"), or never ("silent"). HTTP: POST /offer, GET /figures, POST /reset."""
+agent speaks all the time ("speak"), or never ("silent"), or all the time while Python stands still for
+`STILL_S` of each second ("stall"). HTTP: POST /offer, GET /figures, POST /reset."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ import fractions
 import os
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import av
@@ -31,35 +31,33 @@ from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm, kernels
-from pipeline.media.pacer import Pacer
+from pipeline.media.playout import Playout, PlayoutListener
+from pipeline.media.utterance import Utterance
+from pipeline.plane.drive.plane import Plane
 
 ANSWER_FRAMES = 10
 ANSWER: list[Pcm] = list(tone(PERIOD_FRAMES).reshape(PERIOD_FRAMES, FRAME))
 """Loud from its first sample, so that the time of an answer does not depend on where a syllable begins."""
 
+STILL_S = 0.2
+
 SPEECH: list[Pcm] = list(speech(50).reshape(50, FRAME))
 
 
 class Conversation:
-    """The application of one participant: listens for a beep, and is the source of the answer."""
+    """The application of one participant: listens for a beep, and says the answer."""
 
     def __init__(self, mode: str, heard: list[float]) -> None:
-        self._mode = mode
         self._heard = heard
         self._loud = True
-        self._left = 0
-        self._at = 0
-        self._wake: Callable[[], None] | None = None
+        self.says = Says(mode)
 
     def hear(self, frame: Pcm) -> None:
         """Takes a frame of the microphone."""
         loud = int(np.abs(frame).max()) > LOUD
         if loud and not self._loud:
             self._heard.append(time.monotonic())
-            if self._mode == "answer":
-                self._left = ANSWER_FRAMES
-                if self._wake is not None:
-                    self._wake()
+            self.says.answer()
         self._loud = loud
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
@@ -72,20 +70,45 @@ class Conversation:
     def leg_ended(self, reason: str, now: float) -> None:
         """Does nothing; part of `LegListener`."""
 
-    def read(self) -> Pcm | None:
-        """Returns the next frame of speech, None while silent."""
-        if self._mode == "silent" or (self._mode == "answer" and not self._left):
-            return None
-        self._left -= 1
-        self._at = (self._at + 1) % len(SPEECH)
-        return (ANSWER if self._mode == "answer" else SPEECH)[self._at]
 
-    def sent(self, now: float) -> None:
-        """Does nothing; part of `AudioSource`."""
+class Says(PlayoutListener):
+    """What the application says, in the playout that the server's conversations use: an answer of 200 ms when
+    asked, or speech all the time, a second at a time as a voice gives it."""
 
-    def on_ready(self, wake: Callable[[], None] | None) -> None:
-        """Keeps the callback that wakes the leg."""
-        self._wake = wake
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self.playout = Playout(RATE_HZ, self)
+        self._speaks = mode in ("speak", "stall")
+        if self._speaks:
+            self._speak()
+            self._speak()
+
+    def answer(self) -> None:
+        """Answers, where the mode is to."""
+        if self._mode == "answer":
+            self._say(ANSWER[:ANSWER_FRAMES])
+
+    def utterance_finished(self, utterance: Utterance, now: float) -> None:
+        """Goes on speaking."""
+        if self._speaks:
+            self._speak()
+
+    def utterance_started(self, utterance: Utterance, now: float) -> None:
+        """Does nothing; part of `PlayoutListener`."""
+
+    def playout_filled(self) -> None:
+        """Does nothing; part of `PlayoutListener`."""
+
+    def playout_ran_out(self, now: float) -> None:
+        """Does nothing; part of `PlayoutListener`."""
+
+    def _speak(self) -> None:
+        self._say(SPEECH)
+
+    def _say(self, frames: list[Pcm]) -> None:
+        self.playout.begin().begin_piece("speech")
+        self.playout.write(np.concatenate(frames))
+        self.playout.end()
 
 
 class Ours:
@@ -94,14 +117,14 @@ class Ours:
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self._port = MediaPort.open((34_000, 39_000), addresses=["127.0.0.1"])
-        self._pacer = Pacer(asyncio.get_running_loop())
+        self._plane = Plane(asyncio.get_running_loop())
         self._people: list[ParticipantLeg] = []
 
     async def answer(self, offer: str, heard: list[float]) -> str:
         """Answers the offer of a participant."""
-        person = ParticipantLeg(Participant("p"), self._port, self._pacer, stream="a", track="b")
+        person = ParticipantLeg(Participant("p"), self._port, self._plane, stream="a", track="b")
         conversation = Conversation(self._mode, heard)
-        person.attach(conversation, conversation)
+        person.attach(conversation, conversation.says.playout)
         self._people.append(person)
         return await person.new_peer().answer(offer)
 
@@ -133,16 +156,18 @@ class _Voice(MediaStreamTrack):
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
-        self._conversation = conversation
+        self._playout = conversation.says.playout
         self._start = time.monotonic()
         self._count = 0
 
     async def recv(self) -> av.AudioFrame:
         due = self._start + self._count * 0.02
         await asyncio.sleep(max(0.0, due - time.monotonic()))
-        samples = self._conversation.read()
+        samples = self._playout.read()
         if samples is None:
             samples = np.zeros(FRAME, np.int16)
+        else:
+            self._playout.sent(time.monotonic())
         frame = av.AudioFrame.from_ndarray(np.repeat(samples, 3).reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate, frame.pts = 48_000, self._count * 960
         frame.time_base = fractions.Fraction(1, 48_000)
@@ -204,6 +229,15 @@ class Bench:
             self._late.append(loop.time() - before - 0.01)
 
 
+async def stand_still() -> None:
+    """Lets no Python run for a fifth of each second: one that computes keeps the GIL like this."""
+    while True:
+        await asyncio.sleep(1.0 - STILL_S)
+        over = time.monotonic() + STILL_S
+        while time.monotonic() < over:
+            pass
+
+
 async def serve(kind: str, mode: str) -> None:
     """Serves until killed; prints its port on stdout."""
     bench = Bench(Ours(mode) if kind == "ours" else Stock(mode))
@@ -216,14 +250,14 @@ async def serve(kind: str, mode: str) -> None:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     print(runner.addresses[0][1], flush=True)
-    await bench.watch()
+    await asyncio.gather(bench.watch(), *([stand_still()] if mode == "stall" else []))
 
 
 def main() -> None:
-    """Runs `python -m bench.rooms.server ours|stock answer|speak|silent [--core N]`."""
+    """Runs `python -m bench.rooms.server ours|stock answer|speak|silent|stall [--core N]`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["ours", "stock"])
-    parser.add_argument("mode", choices=["answer", "speak", "silent"])
+    parser.add_argument("mode", choices=["answer", "speak", "silent", "stall"])
     parser.add_argument("--core", type=int, default=-1)
     arguments = parser.parse_args()
     if arguments.core >= 0:

@@ -25,7 +25,7 @@ _FAR: Final = bytes(range(16))
 
 class SteppedStream:
     """A stream whose datagrams and ticks are given to it. `on_sent` hears of each frame of the agent's that
-    left, `on_keyed` of the number of digits sent."""
+    left, `on_keyed` of the number of digits sent. `urgent`: what was told last was wanted at once."""
 
     def __init__(
         self, plan: MediaPlan, *, rate_hz: int, now: float, poke: Callable[[], None] | None = None,
@@ -34,6 +34,7 @@ class SteppedStream:
         self.on_sent: Callable[[float], None] | None = None
         self.on_keyed: Callable[[int], None] | None = None
         self.aside: list[bytes] = []
+        self.urgent = False
         self._rows, self._scratch, self._shared = rows(1), scratch(), shared()
         self._clock = self._shared["clock"]
         self.line: Any = self._rows[0]
@@ -76,6 +77,7 @@ class SteppedStream:
     def due(self, now: float, *, lost: bool = False) -> list[bytes]:
         """The packets that leave by now; `lost`: the socket does not take them."""
         packets = []
+        self._clock[Field.BETWEEN] = 0
         for k in range(due_at(*self._step, round(now * _NS))):
             size = int(self._shared["outgoing"][k])
             count_sent_at(self._at, 0 if lost else size)
@@ -83,6 +85,11 @@ class SteppedStream:
                 packets.append(self._shared["outbox"][k, :size].tobytes())
         self._tell(now)
         return packets
+
+    @property
+    def due_between(self) -> float | None:
+        """When a packet leaves before the next tick, where one does."""
+        return int(self._clock[Field.BETWEEN_NS]) / _NS if self._clock[Field.BETWEEN] else None
 
     def key(self, digits: str) -> None:
         """Digits are to be sent."""
@@ -92,6 +99,7 @@ class SteppedStream:
 
     def _tell(self, now: float) -> None:
         clock, events = self._clock, self._shared["events"]
+        self.urgent, clock[Field.URGENT] = bool(clock[Field.URGENT]), 0
         while clock[Field.EVENT_TAIL] < clock[Field.EVENT_HEAD]:
             _, kind, one, two = events[int(clock[Field.EVENT_TAIL]) % len(events)].tolist()
             clock[Field.EVENT_TAIL] += 1

@@ -33,6 +33,7 @@ from mediaserver.store.config import agent_row, company_row, trunk_row, webhook_
 from mediaserver.store.managed import BY_FILE, Kind
 from mediaserver.store.store import Store
 from mediaserver.wiring import engine_problems
+from pipeline import registry
 from pipeline.net.egress import EgressPolicy
 from sip.egress import is_address
 from sip.message.uri import Uri
@@ -145,7 +146,7 @@ class Administration:
         `NotFound`."""
         async with self._changing:
             if kind is Kind.TRUNK and any(
-                agent.trunk == thing_id for agent in self._directory.agents.values()
+                thing_id in agent.trunk_names for agent in self._directory.agents.values()
             ):
                 raise Conflict("An agent uses this trunk")
             if not await self._store.remove(kind, thing_id):
@@ -213,7 +214,10 @@ class Administration:
         company = self._directory.companies[trunk.company]
         if not company.caller_ids and any(each.shares_addresses(trunk) for each in others):
             raise Conflict("allow_from: some of these addresses cannot be given to this trunk")
-        if trunk.username and any(each.username == trunk.username for each in others):
+        taken = trunk.username in self._directory.users or any(
+            each.username == trunk.username for each in others
+        )
+        if trunk.username and taken:
             raise Conflict("username: cannot be given to this trunk")
 
     def _check_numbers(self, trunk: TrunkSettings) -> None:
@@ -226,8 +230,10 @@ class Administration:
         connect to."""
         engines = [("stt", each) for each in agent.stt.chain] + [("tts", each) for each in agent.tts.chain]
         engines += [("ttsFallback", agent.tts_fallback)] if agent.tts_fallback is not None else []
-        if any(":" in engine.engine for _, engine in engines):
+        if agent.own is not None or any(":" in engine.engine for _, engine in engines):
             raise InvalidRequest("engine: only the server's own administrator may name classes")
+        if not self._may_judge_turns(agent):
+            raise InvalidRequest("turnModel: only the server's own administrator may name files and classes")
         tables: list[tuple[str, object, bool]] = [
             (name, engine.options, engine.engine in _REMOTE) for name, engine in engines
         ]
@@ -238,6 +244,17 @@ class Administration:
                     self._check_url(name, text)
                 elif not is_remote and _may_be_a_path(text):
                     raise InvalidRequest(f"{name}: only the server's own administrator may name files")
+
+    def _may_judge_turns(self, agent: AgentSettings) -> bool:
+        """Whether the agent's `turn_model` is an installed one, a file that the configuration file names too,
+        or the file that the agent has already."""
+        name, agents = agent.session.turn_model, self._directory.agents
+        if not name or name in registry.known("scorer"):
+            return True
+        own = [each for each in agents.values() if self._directory.of_file(Kind.AGENT, each.id)]
+        before = agents.get(agent.id)
+        own += [before] if before is not None and before.company == agent.company else []
+        return not registry.is_class(name) and any(each.session.turn_model == name for each in own)
 
     def _check_url(self, key: str, url: str) -> None:
         """Refuses a URL with a closed IP address. A name is resolved and checked at each connection."""

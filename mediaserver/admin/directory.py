@@ -26,6 +26,7 @@ from mediaserver.settings import (
     Settings,
     SipSettings,
     TrunkSettings,
+    UserSettings,
     WebhookSettings,
     reveal,
 )
@@ -85,8 +86,13 @@ class Directory:
         return self.companies.get(company_id)
 
     def trunk(self, trunk_id: str) -> TrunkSettings | None:
-        """Returns the trunk of that id, None for an unknown one."""
-        return self.trunks.get(trunk_id)
+        """Returns the trunk of that id, or the line of a company's users; None for an unknown one."""
+        return self.trunks.get(trunk_id) or self.lines.get(trunk_id)
+
+    def user(self, company_id: str, name: str) -> UserSettings | None:
+        """Returns a user of a company, None for an unknown one."""
+        user = self.users.get(name)
+        return user if user is not None and user.company == company_id else None
 
     def agent(self, agent_id: str) -> AgentSettings | None:
         """Returns the agent of that id, None for an unknown one."""
@@ -96,7 +102,7 @@ class Directory:
         """Whether the configuration file has a `kind` with the id `thing_id`."""
         tables: Mapping[Kind, Mapping[str, object]] = {
             Kind.COMPANY: self._file_companies,
-            Kind.TRUNK: self._file_trunks,
+            Kind.TRUNK: self._file_trunks | self.lines,
             Kind.AGENT: self._file_agents,
             Kind.WEBHOOK: self._file_webhooks,
         }
@@ -120,6 +126,8 @@ class Directory:
         self.file = file
         self._file_companies = {company.id: company for company in file.companies}
         self._file_trunks = {trunk.id: trunk for trunk in file.trunks}
+        self.lines = {line.id: line for line in file.lines}
+        self.users = {user.name: user for user in file.sip.users}
         self._file_agents = {agent.id: agent for agent in file.agents}
         self._file_webhooks = {each.id: each for each in _subscriptions(file.companies)}
         self._take(self._shown)
@@ -152,7 +160,7 @@ class Directory:
         """Returns who answers which number, were these agents and trunks added or changed."""
         return NumberPlan(
             (self.agents | {agent.id: agent for agent in agents}).values(),
-            trunks=self.trunks | {trunk.id: trunk for trunk in trunks},
+            trunks=self.trunks | {trunk.id: trunk for trunk in trunks} | self.lines,
             companies=self.companies,
             of_file=self._file_agents,
         )

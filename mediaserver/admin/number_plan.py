@@ -8,7 +8,9 @@ agents answer whatever they claim. Where trunks of several companies share the a
 2. A number that no company lists goes to an agent of the configuration file, before those managed over the
    API; these claim numbers, and no patterns.
 3. Of several claims the closest counts: the number itself, then the longest pattern, then the catch-all.
-4. Two companies with equal claims: neither."""
+4. Two companies with equal claims: neither.
+
+On the line of a company's users every inbound agent of the company answers, by its numbers and its id."""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ from mediaserver.errors import InvalidNumber
 from mediaserver.numbers.calling_windows import local_zones, next_open_ms
 from mediaserver.numbers.e164 import normalise
 from mediaserver.numbers.patterns import EXACT, NumberPattern, parse_number_pattern
+from mediaserver.numbers.users import LINE
 from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 
 
@@ -53,6 +56,10 @@ class NumberPlan:
         for agent in agents:
             if agent.direction == "inbound" and agent.trunk:
                 self._add(agent, agent.trunk)
+            line = f"{LINE}{agent.company}"
+            if agent.direction == "inbound" and line in trunks:
+                self._add(agent, line)
+                self._numbers[line, agent.id].append(agent)
 
     def _add(self, agent: AgentSettings, trunk_id: str) -> None:
         for pattern in map(parse_number_pattern, agent.called_at):

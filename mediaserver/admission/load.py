@@ -34,7 +34,7 @@ class Load:
         self._endpoint = endpoint
         self._metrics = metrics
         self._shed = 0
-        endpoint.overload = self.pause_s
+        endpoint.gate.overload = self.pause_s
 
     def pause_s(self) -> int:
         """Returns after how many seconds a client may ask again; 0: now."""

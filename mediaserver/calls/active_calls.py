@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.phone_call import PhoneCall, PhoneCallState
 from mediaserver.calls.services import CallProfile, CallServices
+from mediaserver.calls.trunk_hunt import Line, lines_of
 from mediaserver.engine_pool.pool import Engines
+from mediaserver.errors import InvalidRequest
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings
 from mediaserver.wiring import caller_id
@@ -66,18 +69,24 @@ class ActiveCalls:
             return
         agent = self._directory.agent(claim.agent_id)
         settings = self._directory.trunk(claim.trunk_id)
-        trunk = self._endpoint.trunks.get(claim.trunk_id)
-        if agent is None or settings is None or trunk is None:
+        if agent is None or settings is None or claim.trunk_id not in self._endpoint.trunks:
             self._refuse(claim, "the agent or its trunk is not configured any more")
             return
         try:
-            caller, sent = caller_id(agent, settings), settings.send_headers
-            profile = CallProfile.of(agent, self._engines, caller_id=caller, send_headers=sent)
+            profile = CallProfile.of(agent, self._engines)
         except EngineMissing as missing:
             self._refuse(claim, str(missing))
             return
         live = PhoneCall(claim, profile, self._services)
-        self._start(live, live.dial(trunk))
+        first = Line(settings, claim.dial_number, caller_id(agent, settings))
+        self._start(live, live.dial(self._endpoint, (first, *self._spare(agent, claim))))
+
+    def _spare(self, agent: AgentSettings, claim: Claim) -> list[Line]:
+        """Returns the further trunks that carry the number of a claim."""
+        with suppress(InvalidRequest):
+            lines = lines_of(self._directory, agent, claim.phone_number)
+            return [line for line in lines if line.trunk.id != claim.trunk_id]
+        return []
 
     def check(self, agent: AgentSettings) -> None:
         """Checks that `agent` can take calls on this node. Raises `EngineMissing`."""

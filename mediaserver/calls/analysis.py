@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import logging
 import math
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -116,7 +118,9 @@ def _recordable(value: Any, deepest: int) -> Any:
     if isinstance(value, Mapping | list | tuple) and deepest <= 0:
         return None
     if isinstance(value, Mapping):
-        return {clean_text(str(key)): _recordable(inner, deepest - 1) for key, inner in value.items()}
+        return {
+            sys.intern(clean_text(str(key))): _recordable(inner, deepest - 1) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_recordable(inner, deepest - 1) for inner in value]
     return clean_text(str(value))
@@ -124,15 +128,20 @@ def _recordable(value: Any, deepest: int) -> Any:
 
 def camel_case(value: Any) -> Any:
     """Returns a dataclass (or a sequence of them) as JSON with the field names of the API."""
-    if dataclasses.is_dataclass(value):
-        return {
-            _camel(field.name): camel_case(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {camel: camel_case(getattr(value, name)) for name, camel in _names(type(value))}
     if isinstance(value, tuple | list):
         return [camel_case(item) for item in value]
     return round(value, 3) if isinstance(value, float) else value
 
 
+@functools.cache
+def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    """Returns the fields of a dataclass, each with its name in the API."""
+    return tuple((field.name, _camel(field.name)) for field in dataclasses.fields(kind))
+
+
+@functools.cache
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)

@@ -17,8 +17,10 @@ from mediaserver.calls.active_calls import ActiveCalls
 from mediaserver.calls.services import CallServices
 from mediaserver.calls.signalling.fields import received, variables
 from mediaserver.errors import MediaServerError, RuleBroken, StoreError
+from mediaserver.numbers.users import USER
 from mediaserver.queue.ledger import inbound_claim
 from mediaserver.queue.records import Claim, NewInboundCall
+from mediaserver.settings import AgentSettings
 from mediaserver.store.managed import Kind
 from pipeline.errors import EngineMissing, boundary
 from sip.call import Call
@@ -67,7 +69,8 @@ class Inbound:
         self._active_calls = active_calls
         self._node = node
         self._away_until = 0.0
-        endpoint.trunk_for = self.trunk_for
+        endpoint.gate.trunk_for = self.trunk_for
+        endpoint.gate.user_reaches = self.user_reaches
 
     def trunk_for(self, called_number: str, trunks: Sequence[Trunk]) -> Trunk | None:
         """Returns the trunk over which an agent answers this number, of those that the caller's address
@@ -75,6 +78,19 @@ class Inbound:
         by_id = {trunk.settings.id: trunk for trunk in trunks}
         agent = self._directory.numbers.agent(called_number, list(by_id), int(time.time() * 1000))
         return by_id[agent.trunk] if agent is not None and agent.trunk is not None else None
+
+    def user_reaches(self, name: str, called_number: str, line: Trunk) -> bool:
+        """Whether an agent that the user may call answers this number; called before a user's call is
+        accepted."""
+        return self._agent_for(name, called_number, line.settings.id) is not None
+
+    def _agent_for(self, user: str, called_number: str, trunk_id: str) -> AgentSettings | None:
+        """Returns the agent that answers a call, `user` "" for one that came over a trunk."""
+        agent = self._directory.numbers.agent(called_number, [trunk_id], int(time.time() * 1000))
+        if agent is None or not user:
+            return agent
+        known = self._directory.user(agent.company, user)
+        return agent if known is not None and known.reaches(agent.id) else None
 
     async def run(self) -> None:
         """Takes calls until cancelled, each in a task: none waits for another's row."""
@@ -91,16 +107,18 @@ class Inbound:
 
     async def _put_through(self, call: Call) -> None:
         trunk_id = call.trunk_id
-        agent = self._directory.numbers.agent(call.local_number, [trunk_id], int(time.time() * 1000))
-        if agent is None:
+        agent, trunk = (
+            self._agent_for(call.user, call.local_number, trunk_id),
+            self._directory.trunk(trunk_id),
+        )
+        if agent is None or trunk is None:
             await self._turn_away(call, 404, "no agent has this number")
             return
-        trunk = self._directory.trunks[trunk_id]
         new = NewInboundCall(
             company_id=agent.company,
             agent_id=agent.id,
             trunk_id=trunk_id,
-            phone_number=call.remote_number,
+            phone_number=f"{USER}{call.user}" if call.user else call.remote_number,
             called_number=call.local_number,
             webhook_id=str(uuid.uuid4()),
             ringing_at_ms=int(time.time() * 1000),

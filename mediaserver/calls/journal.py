@@ -2,9 +2,10 @@
 
 A call notes an event with `note`, which is synchronous and returns at once. One task writes a call's events
 in the order noted, and the next events of several calls together: a database commits them for the price of
-one. While the database is away the calls go on and the events wait, at most `limit` of them. Beyond that,
-events that only inform (a turn) are dropped and counted. Those that decide a call's outcome (`essential`) are
-kept; every live call has at most a handful."""
+one. Events that only inform (a turn) wait up to `GATHERED_S` for company; those that decide a call's outcome
+(`essential`) and those that make room for a call do not. While the database is away the calls go on and the
+events wait, at most `limit` of them. Beyond that, events that only inform are dropped and counted. The
+essential ones are kept; every live call has at most a handful."""
 
 from __future__ import annotations
 
@@ -31,6 +32,9 @@ TOGETHER = 16
 
 LOOK_AHEAD = 128
 """How many waiting entries are searched for calls whose events can be written together."""
+
+GATHERED_S = 0.25
+"""How long an event that only informs waits for others, to be committed with them."""
 
 RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 """Pauses between attempts; the last one repeats."""
@@ -61,6 +65,7 @@ class Journal:
         self._retry_s = retry_s
         self._entries: deque[Entry] = deque()
         self._noted = asyncio.Event()
+        self._pressing = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
         self.failing = False
@@ -79,10 +84,11 @@ class Journal:
         write: Write,
         *,
         essential: bool = False,
+        at_once: bool = False,
         done: Callable[[], None] | None = None,
     ) -> bool:
-        """Queues an event; `done` is called when the event was written or given up. False: given up at
-        once."""
+        """Queues an event; `done` is called when the event was written or given up. `at_once`: it waits for
+        no company, since it makes room for a call. False: given up at once."""
         if len(self._entries) >= self._limit and not essential:
             if self._dropped is not None:
                 self._dropped()
@@ -90,6 +96,8 @@ class Journal:
         self._entries.append(Entry(call_id, name, write, done))
         self._empty.clear()
         self._noted.set()
+        if essential or at_once:
+            self._pressing.set()
         return True
 
     async def run(self) -> None:
@@ -97,6 +105,9 @@ class Journal:
         attempt = 0
         while True:
             await self._noted.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATHERED_S):
+                    await self._pressing.wait()
             while self._entries:
                 if await self._write_some():
                     attempt, self.failing = 0, False
@@ -105,6 +116,7 @@ class Journal:
                 await asyncio.sleep(self._retry_s[min(attempt, len(self._retry_s) - 1)])
                 attempt += 1
             self._noted.clear()
+            self._pressing.clear()
             self._empty.set()
 
     async def _write_some(self) -> bool:
@@ -133,6 +145,7 @@ class Journal:
 
     async def flush(self, timeout_s: float) -> bool:
         """Waits until everything noted so far is written; False when `timeout_s` was not enough."""
+        self._pressing.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._empty.wait()

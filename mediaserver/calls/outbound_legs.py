@@ -7,27 +7,26 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.signalling.fields import to_send
 from mediaserver.calls.signalling.traces import CallTraces
+from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, TrunkHunt, lines_of
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
-from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.numbers.e164 import may_dial, normalise
 from mediaserver.queue.extra_legs import NewLeg
-from mediaserver.settings import AgentSettings
+from mediaserver.settings import AgentSettings, TrunkSettings
 from mediaserver.settings.agent import ROOM
 from mediaserver.store.store import Store
-from mediaserver.wiring import caller_id
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from sip.call import Call
 from sip.endpoint import Endpoint
 from sip.message.uri import Uri
 from sip.states import CallState
-from sip.trunk import Trunk
 
 CALLED_BEFORE: Final = "the person was called before in this call"
 """The reason for which a number that a REFER or a transfer of the same call led to is not called again."""
@@ -44,18 +43,16 @@ class LinesBusy(DialRefused):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A number that may be called, with its trunk, caller ID, and the header fields of its INVITE by the
-    variable that each carries. `transfer`: the rungs of the trunk. Made by `OutboundLegs.route`."""
+    """A number that may be called, and the trunks that carry it, in order. Made by `OutboundLegs.route`."""
 
     agent: AgentSettings
     number: str
-    dial_number: str
-    trunk_id: str
-    caller_id: str | None
-    company_id: str
-    send_headers: Mapping[str, str]
-    transfer: str = "bridge"
-    refer_to: str = "sip"
+    lines: tuple[Line, ...]
+
+    @property
+    def trunk(self) -> TrunkSettings:
+        """The trunk that is tried first, whose rungs a transfer may take."""
+        return self.lines[0].trunk
 
 
 class OutboundLegs:
@@ -120,38 +117,30 @@ class OutboundLegs:
             raise DialRefused("the room is not open on this node")
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
-        trunk = self._directory.trunk(agent.trunk) if agent.trunk is not None else None
-        if company is None or trunk is None:
-            raise DialRefused("No SIP trunk configured for this agent")
+        if company is None:
+            raise DialRefused(NO_TRUNK)
         try:
             number = normalise(number, company.country)
         except InvalidNumber as error:
             raise DialRefused(str(error)) from None
         if not may_dial(number, company.prefixes):
             raise DialRefused("Phone number is outside the destinations that your company may call")
-        dial_number = format_for_trunk(number, trunk.number_format)
-        if not accepted(dial_number, trunk.accepts):
-            raise DialRefused("Phone number format does not match SIP trunk configuration")
+        try:
+            lines = lines_of(self._directory, agent, number)
+        except InvalidRequest as error:
+            raise DialRefused(str(error)) from None
         if await self._store.may_not_call(agent.company, number):
             raise DialRefused("Phone number is on the do-not-call list")
-        shown, sent = caller_id(agent, trunk), trunk.send_headers
-        return Route(
-            agent,
-            number,
-            dial_number,
-            trunk.id,
-            shown,
-            company_id=company.id,
-            send_headers=sent,
-            transfer=trunk.transfer,
-            refer_to=trunk.refer_to,
-        )
+        return Route(agent, number, tuple(lines))
 
     def refer_to(self, route: Route) -> tuple[Uri, Uri]:
         """Returns the URIs by which the carrier of `route` is asked to call its number, the preferred one
         first. Raises `DialRefused`."""
-        sip, tel = self._trunk(route).uri_of(route.dial_number), Uri("tel", route.number)
-        return (tel, sip) if route.refer_to == "tel" else (sip, tel)
+        trunk = self._endpoint.trunks.get(route.trunk.id)
+        if trunk is None:
+            raise DialRefused("the trunk cannot be used")
+        sip, tel = trunk.uri_of(route.lines[0].dial_number), Uri("tel", route.number)
+        return (tel, sip) if route.trunk.refer_to == "tel" else (sip, tel)
 
     async def dial(
         self, route: Route, *, call_id: str, leg_of: str, variables: Mapping[str, str] | None = None
@@ -160,35 +149,35 @@ class OutboundLegs:
         trunk's calls for as long as it lasts. `leg_of`: the call that it belongs to, of which `variables` go
         into the header fields of the route. Raises `DialRefused` (`LinesBusy`: for the moment), `SipError`,
         OSError."""
-        trunk = self._trunk(route)
         if self._room() <= 0:
             raise LinesBusy("this server takes no more calls at the moment")
-        leg = await self._place(route, leg_of)
+        place = await self._place(route, leg_of)
+        hunt = TrunkHunt(
+            self._endpoint,
+            route.lines,
+            headers=lambda line: to_send(line.trunk.send_headers, variables or {}, {}),
+            take=place.goes_over,
+            figures=self._traces.figures,
+            ring_timeout_s=route.agent.transfer_ring_s,
+        )
         with ExitStack() as undo:
-            undo.callback(self._give_back, leg)
-            with self._traces.figures.placing(route.trunk_id):
-                call = await trunk.call(
-                    route.dial_number,
-                    caller_id=route.caller_id,
-                    call_id=call_id,
-                    ring_timeout_s=route.agent.transfer_ring_s,
-                    headers=to_send(route.send_headers, variables or {}, {}),
-                )
+            undo.callback(place.give_back)
+            call = await hunt.call(call_id=call_id)
             undo.pop_all()
-        _log("leg placed", leg, sip_call_id=call.sip_call_id)
+        _log("leg placed", place.leg, sip_call_id=call.sip_call_id)
         self._traces.follow(call, leg_of)
-        call.on_state(lambda call, state, now: self._moved(leg, call, state))
+        call.on_state(place.moved)
         if call.state is CallState.ENDED:
-            self._moved(leg, call, call.state)
+            place.moved(call, call.state, 0.0)
         return call
 
-    async def _place(self, route: Route, leg_of: str) -> NewLeg:
+    async def _place(self, route: Route, leg_of: str) -> _Place:
         leg = NewLeg(
             id=str(uuid.uuid4()),
             call_id=leg_of,
-            company_id=route.company_id,
+            company_id=route.agent.company,
             agent_id=route.agent.id,
-            trunk_id=route.trunk_id,
+            trunk_id=route.trunk.id,
             phone_number=route.number,
         )
         try:
@@ -197,29 +186,47 @@ class OutboundLegs:
             raise LinesBusy("the limits of the company cannot be looked up now") from error
         if verdict.rule is not None:
             raise (DialRefused if verdict.refused else LinesBusy)(verdict.reason)
-        return leg
-
-    def _trunk(self, route: Route) -> Trunk:
-        trunk = self._endpoint.trunks.get(route.trunk_id)
-        if trunk is None:
-            raise DialRefused("the trunk cannot be used")
-        return trunk
-
-    def _moved(self, leg: NewLeg, call: Call, state: CallState) -> None:
-        if state is CallState.ANSWERED:
-            _log("leg answered", leg)
-        if state is CallState.ENDED:
-            _log("leg ended", leg, cause=call.cause, ended_by=call.ended_by, sip_status=call.status)
-            self._give_back(leg)
-
-    def _give_back(self, leg: NewLeg) -> None:
-        self._journal.note(leg.call_id, "leg left", lambda: self._store.leave_leg(leg.id))
+        return _Place(leg, self._store, self._journal)
 
     def _agent(self, agent_id: str) -> AgentSettings:
         agent = self._directory.agent(agent_id)
         if agent is None:
             raise DialRefused("Agent not found")
         return agent
+
+
+class _Place:
+    """The place of a leg among the calls of its company and its trunk."""
+
+    def __init__(self, leg: NewLeg, store: Store, journal: Journal) -> None:
+        self.leg = leg
+        self._store = store
+        self._journal = journal
+
+    async def goes_over(self, line: Line) -> bool:
+        """Moves the leg to another trunk, if that has a place."""
+        leg = replace(self.leg, trunk_id=line.trunk.id)
+        try:
+            moved = await self._store.reroute_leg(leg)
+        except StoreError as error:
+            _log("leg stays with its trunk", self.leg, reason=str(error))
+            return False
+        if moved:
+            self.leg = leg
+        return moved
+
+    def moved(self, call: Call, state: CallState, now: float) -> None:
+        """Logs what becomes of the leg; after its end the place is free."""
+        if state is CallState.ANSWERED:
+            _log("leg answered", self.leg)
+        if state is CallState.ENDED:
+            _log("leg ended", self.leg, cause=call.cause, ended_by=call.ended_by, sip_status=call.status)
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Frees the place."""
+        leg = self.leg
+        self._journal.note(leg.call_id, "leg left", lambda: self._store.leave_leg(leg.id), at_once=True)
 
 
 def _log(message: str, leg: NewLeg, **more: object) -> None:

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
+from typing import Any
 from uuid import uuid4
 
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.signalling.fields import ended, to_send
+from mediaserver.calls.signalling.fields import allowed, ended, to_send
 from mediaserver.calls.transfers.moved_caller import MovedCaller
 from mediaserver.calls.transfers.transfer import conversed, was_transferred
+from mediaserver.calls.trunk_hunt import Line, TrunkHunt
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
@@ -31,9 +34,10 @@ from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge
 from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
+from sip.endpoint import Endpoint
 from sip.errors import SipError
 from sip.states import CallState, Direction, HangupCause
-from sip.trunk import Trunk, TrunkUnavailable
+from sip.trunk import TrunkUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -85,12 +89,14 @@ class PhoneCall:
         self._reached = CallStatus.DIALING
         self._call: Call | None = None
         self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
+        self._passed: list[dict[str, Any]] = []  # trunks that did not take the call
         self._stopped = False  # the node stops
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
-    async def dial(self, trunk: Trunk) -> None:
-        """Places the call and converses. Never raises: a failure becomes the call's outcome."""
+    async def dial(self, endpoint: Endpoint, lines: Sequence[Line]) -> None:
+        """Places the call over the first of `lines` that takes it, and converses. Never raises: a failure
+        becomes the call's outcome."""
         self._conversation.dialled.add(self.cdr.claim.phone_number)
         objection = await self._conversation.prepare("outbound")
         if self._over():
@@ -104,9 +110,9 @@ class PhoneCall:
         if self._over():
             return  # given back meanwhile
         if self._state is PhoneCallState.ABANDONED:
-            self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
+            self._cancelled()
         else:
-            await self._place(trunk)
+            await self._place(endpoint, lines)
         await self.cdr.written
 
     async def take(self, call: Call) -> None:
@@ -153,30 +159,33 @@ class PhoneCall:
     def _over(self) -> bool:
         return self._state is PhoneCallState.OVER
 
+    def _abandoned(self) -> bool:
+        return self._state is PhoneCallState.ABANDONED
+
     @staticmethod
     def _unanswered_yet(call: Call) -> bool:
         waiting = call.state in (CallState.DIALING, CallState.RINGING)
         return call.direction is Direction.OUTBOUND and waiting
 
-    async def _place(self, trunk: Trunk) -> None:
+    async def _place(self, endpoint: Endpoint, lines: Sequence[Line]) -> None:
         self._state = PhoneCallState.PLACING
-        claim = self.cdr.claim
-        asked = claim.sip.get("headers", {})
-        self.cdr.sip["headers"] = headers = to_send(self._profile.send_headers, claim.variables, asked)
+        hunt = TrunkHunt(
+            endpoint,
+            lines,
+            headers=self._headers,
+            take=self._goes_over,
+            figures=self._services.metrics.trunks,
+        )
+        self._passed = hunt.passed
         try:
-            with self._services.metrics.trunks.placing(claim.trunk_id):
-                call = await trunk.call(
-                    claim.dial_number,
-                    caller_id=self._profile.caller_id,
-                    call_id=self.cdr.call_id,
-                    sip_call_id=self._sip_call_id,
-                    headers=headers,
-                )
+            call = await hunt.call(call_id=self.cdr.call_id, sip_call_id=self._sip_call_id)
         except TrunkUnavailable as full:
-            self._release(str(full))
-            self.cdr.settle()
+            self._unplaced(str(full))
         except (SipError, OSError) as error:
             log.warning("call could not be placed", extra={**self.cdr.fields(), "reason": str(error)})
+            if self._abandoned():
+                self._abandon(str(error))
+                return
             cause = error.cause if isinstance(error, CallFailed) else HangupCause.UNREACHABLE
             self._finish(Outcome(status=CallStatus.FAILED, cause=cause, error=str(error)))
         else:
@@ -185,6 +194,45 @@ class PhoneCall:
             self._line = AnswerDetector(line, fill(line.message, self.cdr.claim.variables))
             call.attach(EarlyMediaListener(self._line), None)
             await self._follow(call)
+
+    def _unplaced(self, reason: str) -> None:
+        self._release(reason)
+        self.cdr.settle()
+
+    def _abandon(self, reason: str) -> None:
+        """Ends a call that was hung up, or whose node stopped, before any INVITE left."""
+        if self._stopped:
+            self._unplaced(reason)
+        else:
+            self._cancelled()
+
+    def _cancelled(self) -> None:
+        self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
+
+    def _headers(self, line: Line) -> dict[str, str]:
+        claim = self.cdr.claim
+        asked = claim.sip.get("headers", {})
+        asked = {name: value for name, value in asked.items() if allowed(name, line.trunk)}
+        self.cdr.sip["headers"] = headers = to_send(line.trunk.send_headers, claim.variables, asked)
+        return headers
+
+    async def _goes_over(self, line: Line) -> bool:
+        """Moves the call to another trunk, if it may go over that one."""
+        trunk_id, dial_number = line.trunk.id, line.dial_number
+        if self._abandoned():
+            return False
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        try:
+            moved = await self._services.store.reroute(
+                self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number
+            )
+        except StoreError as error:
+            log.warning("call stays with its trunk", extra={**self.cdr.fields(), "reason": str(error)})
+            return False
+        if moved:
+            self.cdr.claim = replace(self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number)
+        return moved and not self._abandoned() and not self._stood_still(asked, loop.time())
 
     async def _arm(self) -> bool:
         store, loop = self._services.store, asyncio.get_running_loop()
@@ -197,10 +245,14 @@ class PhoneCall:
             return False
         if armed and not await self._noted():
             return False
-        if armed and loop.time() - asked > self._services.lease_ms / 2000:
+        if armed and self._stood_still(asked, loop.time()):
             self._release("this process stood still")
             return False
         return armed
+
+    def _stood_still(self, asked: float, now: float) -> bool:
+        """Whether half of the lease is over since the store was asked: others may think the call lost."""
+        return now - asked > self._services.lease_ms / 2000
 
     async def _noted(self) -> bool:
         """Whether the attempt was noted outside the database, which may lose it."""
@@ -302,6 +354,8 @@ class PhoneCall:
         self._state = PhoneCallState.OVER
         if self._call is not None:
             self.cdr.sip |= ended(self._call)
+        if self._passed:
+            self.cdr.sip["passedOver"] = self._passed
         direction = self._call.direction if self._call is not None else Direction.OUTBOUND
         self.cdr.finish(outcome, direction.value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,14 +49,12 @@ class CallServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProfile:
-    """What an agent brings to a call: engines and settings. `caller_id` None: the trunk's."""
+    """What an agent brings to a call: engines and settings."""
 
     engines: AgentEngines
     language: str
     greeting: str
     records: bool
-    caller_id: str | None = None
-    send_headers: Mapping[str, str] = field(default_factory=dict)  # header fields by the variable they carry
     tools: tuple[PreCallTool, ...] = ()
     unreachable: str = ""  # said to the caller when a transfer is not answered
     redactor: Redactor | None = None  # of what is recorded; None: nothing is redacted
@@ -65,22 +63,13 @@ class CallProfile:
     silences: bool = False  # whether what is redacted is silent in the recording
 
     @classmethod
-    def of(
-        cls,
-        agent: AgentSettings,
-        engines: Engines,
-        *,
-        caller_id: str | None = None,
-        send_headers: Mapping[str, str] | None = None,
-    ) -> CallProfile:
+    def of(cls, agent: AgentSettings, engines: Engines) -> CallProfile:
         """Returns the profile of `agent` with the engines of this node. Raises `EngineMissing`."""
         return cls(
             engines=engines.agent_engines(agent.id),
             language=agent.language,
             greeting=agent.greeting,
             records=agent.session.recording,
-            caller_id=caller_id,
-            send_headers=send_headers or {},
             tools=agent.pre_call_tools,
             unreachable=agent.unreachable,
             redactor=_redactor(agent),

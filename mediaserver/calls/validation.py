@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,22 +12,24 @@ from typing import Any
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.pre_call_tools import promised
 from mediaserver.calls.signalling.fields import checked_headers
+from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, lines_of
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
-from mediaserver.numbers.e164 import accepted, format_for_trunk, may_dial, normalise
+from mediaserver.numbers.e164 import may_dial, normalise
+from mediaserver.numbers.users import user_named
 from mediaserver.queue.records import NewCall
 from mediaserver.queue.requests import ItemRefused
-from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
+from mediaserver.settings import AgentSettings, CompanySettings
 from pipeline.agent import AgentContext
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.text.templates import placeholders, raise_missing
 
 INVALID_NUMBER = "Invalid phone number format"
 NOT_OUTBOUND = "Agent is not configured for outbound calls"
-NO_TRUNK = "No SIP trunk configured for this agent"
-WRONG_FORMAT = "Phone number format does not match SIP trunk configuration"
 OUTSIDE = "Phone number is outside the destinations that your company may call"
 UNKNOWN_AGENT = "Agent not found or does not belong to your company"
+
+_USER = re.compile(r"user:[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +56,18 @@ def checked_call(
     company = directory.company(company_id)
     number = read_number(request.phone_number, company)
     agent = _agent(directory, company_id, request.agent_id)
-    trunk = _trunk(directory, agent)
-    dial_number = _dial_number(number, trunk)
-    if company is None or not may_dial(number, company.prefixes):
+    line = _line(directory, agent, number)
+    if not user_named(number) and (company is None or not may_dial(number, company.prefixes)):
         raise InvalidRequest(OUTSIDE)
-    headers = checked_headers(request.headers, trunk)
+    headers = checked_headers(request.headers, line.trunk)
     left = agent.line.message if agent.line.answering_machine == "leave_message" else ""
     check_agent(engines, agent, request.variables, request.metadata, placeholders(left))
     return NewCall(
         company_id=company_id,
         agent_id=agent.id,
-        trunk_id=trunk.id,
+        trunk_id=line.trunk.id,
         phone_number=number,
-        dial_number=dial_number,
+        dial_number=line.dial_number,
         webhook_id=webhook_id or str(uuid.uuid4()),
         variables=dict(request.variables),
         metadata=dict(request.metadata),
@@ -88,7 +90,8 @@ def outbound_agent(directory: Directory, engines: Engines, company_id: str, agen
     """Returns the agent of a whole batch. Raises `NotFound`, `InvalidRequest` where no item could be placed
     with it."""
     agent = _agent(directory, company_id, agent_id)
-    _trunk(directory, agent)
+    if agent.phone_number is None or not any(directory.trunk(name) for name in agent.trunk_names):
+        raise InvalidRequest(NO_TRUNK)
     try:
         engines.agent_engines(agent.id)
     except EngineError as error:
@@ -97,7 +100,10 @@ def outbound_agent(directory: Directory, engines: Engines, company_id: str, agen
 
 
 def read_number(text: str, company: CompanySettings | None) -> str:
-    """Returns a number as E.164, read as the company's country writes it. Raises `InvalidRequest`."""
+    """Returns a number as E.164, read as the company's country writes it, and "user:NAME" as it is. Raises
+    `InvalidRequest`."""
+    if _USER.fullmatch(text):
+        return text
     try:
         return normalise(text, company.country if company is not None else None)
     except InvalidNumber:
@@ -116,18 +122,10 @@ def _agent(directory: Directory, company_id: str, agent_id: str) -> AgentSetting
     return agent
 
 
-def _trunk(directory: Directory, agent: AgentSettings) -> TrunkSettings:
-    trunk = directory.trunk(agent.trunk) if agent.trunk is not None else None
-    if trunk is None or agent.phone_number is None:
+def _line(directory: Directory, agent: AgentSettings, number: str) -> Line:
+    if agent.phone_number is None and not user_named(number):
         raise InvalidRequest(NO_TRUNK)
-    return trunk
-
-
-def _dial_number(number: str, trunk: TrunkSettings) -> str:
-    dial_number = format_for_trunk(number, trunk.number_format)
-    if not accepted(dial_number, trunk.accepts):
-        raise InvalidRequest(WRONG_FORMAT)
-    return dial_number
+    return lines_of(directory, agent, number)[0]
 
 
 def check_agent(

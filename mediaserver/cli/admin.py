@@ -64,7 +64,10 @@ def _examine_trunk(settings: Settings, trunk: str, number: str | None) -> NoRetu
 @click.option(
     "--config", type=click.Path(), help="The configuration file of a server on this machine (TOML)."
 )
-@click.option("--url", help="The address of a server elsewhere (https://…); needs --key, no --config.")
+@click.option(
+    "--url",
+    help="The address of a server elsewhere (https://…); needs MEDIASERVER_KEY or --key, no --config.",
+)
 @click.option("--agent", required=True, help="The id of an outbound agent.")
 @click.option("--to", required=True, metavar="NUMBER", help="The number to call.")
 @click.option("--var", "variables", multiple=True, metavar="k=v", help="A prompt variable; may be repeated.")
@@ -93,7 +96,7 @@ def _server(agent: str, *, config: str | None, url: str | None, key: str | None)
     """Returns the address of the server to call through, and the key to show it."""
     if url is not None:
         if not url.startswith(("http://", "https://")) or key is None:
-            raise click.UsageError("--url is an http or https address, and needs --key (or MEDIASERVER_KEY)")
+            raise click.UsageError("--url is an http or https address, and needs MEDIASERVER_KEY (or --key)")
         return url.rstrip("/"), key
     if config is None:
         raise click.UsageError("--config FILE, or --url and --key of a server elsewhere")

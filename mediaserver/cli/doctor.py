@@ -23,7 +23,7 @@ from mediaserver.models.places import places
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.settings import AgentSettings, Settings, reveal, split_address, split_ports
 from mediaserver.store.store import Store
-from mediaserver.wiring import agent_choice, speech_choices
+from mediaserver.wiring import agent_choice, mind_of, speech_choices
 from pipeline.agents.llm.attempt import PATH as CHAT_PATH
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.agents.llm.tools.builtin import Policy, offered
@@ -111,9 +111,8 @@ async def engine_findings(settings: Settings) -> list[Finding]:
         if missing:
             findings += [Finding(name, False, line.partition(": ")[2] or line) for line in missing]
         else:
-            mind = "script" if agent.script is not None else "llm"
             made_of = engines.of(agent.id)
-            text = f"{mind}, hears with {made_of.stt.name}, speaks with {made_of.tts.name}"
+            text = f"{mind_of(agent)}, hears with {made_of.stt.name}, speaks with {made_of.tts.name}"
             findings.append(Finding(name, True, text))
         findings += [
             Finding(name, False, f"{line}: see base_url, model, api_key, allow_networks")

@@ -149,7 +149,7 @@ class Sqlite:
         self._path = path
         self._clock = clock
         self._busy_ms = busy_ms
-        self._waiting: queue.Queue[_Work | None] = queue.Queue(WAITING_LIMIT)
+        self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_until_closed, name="sqlite-writer", daemon=True)
         self._reader = ThreadPoolExecutor(1, "sqlite-reader")
         self._opened: Future[None] = Future()
@@ -178,10 +178,9 @@ class Sqlite:
         item = _Work(work)
         if self._closed:
             raise StoreUnavailable(f"{self._path}: the database is closed")
-        try:
-            self._waiting.put_nowait(item)
-        except queue.Full:
-            raise StoreUnavailable(f"{self._path}: too much is waiting to be written") from None
+        if self._waiting.qsize() >= WAITING_LIMIT:
+            raise StoreUnavailable(f"{self._path}: too much is waiting to be written")
+        self._waiting.put(item)
         result: T = await asyncio.wrap_future(item.future)
         return result
 
@@ -208,7 +207,7 @@ class Sqlite:
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._waiting.put, None)
+        self._waiting.put(None)
         await asyncio.to_thread(self._writer.join)
         await self._on_reader(self._close_reader)
         self._reader.shutdown()

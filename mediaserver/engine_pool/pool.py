@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 from weakref import WeakSet
 
 from mediaserver.engine_pool.choice import AgentChoice, AutoEngines, Chooser, Chosen, EngineChoice, unique
@@ -22,6 +22,7 @@ from pipeline.audio.other_vads import MakeVoiceDetector, voice_detector
 from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.endpointing.detector import EndOfTurnDetector
+from pipeline.endpointing.policy import EndOfTurnScorer
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.endpointing.smart_turn import load as load_turn_model
@@ -268,14 +269,14 @@ class Engines:
         self._unprepared[choice.agent_id] = reason
         self._agent_engines.pop(choice.agent_id, None)
 
-    async def _detector(self, path: str) -> EndOfTurnDetector:
-        """Returns the end-of-turn detector with the model of the file `path`, the built-in one for "". Raises
-        `EngineMissing`."""
-        if path not in self._detectors:
+    async def _detector(self, name: str) -> EndOfTurnDetector:
+        """Returns the end-of-turn detector with the model of the file `name`, or a scorer of that name or
+        class; the built-in one for "". Raises `EngineMissing`."""
+        if name not in self._detectors:
             built_in = BuiltInDetector(await asyncio.to_thread(sentence_ends))
-            model = await asyncio.to_thread(load_turn_model, path) if path else None
-            self._detectors[path] = EndOfTurnDetector(model, built_in=built_in)
-        return self._detectors[path]
+            model = await asyncio.to_thread(_turn_model, name) if name else None
+            self._detectors[name] = EndOfTurnDetector(model, built_in=built_in)
+        return self._detectors[name]
 
     def _recognizer(self, choice: AgentChoice) -> FallbackRecognizer:
         """Returns the running recognisers of an agent; agents with the same ones share an instance."""
@@ -284,6 +285,15 @@ class Engines:
         if names not in self._stt:
             self._stt[names] = FallbackRecognizer(self.running.recognizers(there, Purpose.CALLS))
         return self._stt[names]
+
+
+def _turn_model(name: str) -> EndOfTurnScorer:
+    if not registry.is_class(name) and name not in registry.known("scorer"):
+        return load_turn_model(name)
+    try:
+        return cast(EndOfTurnScorer, registry.load("scorer", name, {}))
+    except ValueError as error:
+        raise EngineMissing(f"turn_model {name}: {error}") from error
 
 
 def _patient(session: SessionSettings, patience: int) -> SessionSettings:

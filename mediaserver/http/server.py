@@ -31,6 +31,9 @@ from sip.stack.listening import DESCRIPTORS, StreamListener, bind_streams
 
 log = logging.getLogger(__name__)
 
+SIP_SOCKETS: web.AppKey[web.Application] = web.AppKey("sip_sockets", web.Application)
+"""What is served at `sip.ws`; absent, nothing."""
+
 URL_LIMIT: Final = 64 * 1024
 """The most bytes of a request line: LiveKit's SDKs put the participant token and their first offer into
 it."""

@@ -38,7 +38,12 @@ class LiveCalls:
             directory, endpoint=endpoint, services=services, active_calls=self.phone, node=node
         )
         self.rooms = open_room_registry(
-            directory, engines=engines, services=services, pacer=endpoint.pacer, node=node
+            directory,
+            engines=engines,
+            services=services,
+            pacer=endpoint.pacer,
+            planes=endpoint.media.planes,
+            node=node,
         )
         self.journal = services.journal
         self.traces = services.traces

@@ -25,7 +25,7 @@ from sip.errors import SipError
 log = logging.getLogger(__name__)
 
 LIVE_KEYS: Final = frozenset(
-    {"server.log_level", "server.drain_s", "sip.tls_certificate", "sip.tls_key"},
+    {"server.log_level", "server.drain_s", "sip.tls_certificate", "sip.tls_key", "sip.user"},
 )
 """Keys besides companies, trunks and agents that take effect at once."""
 
@@ -63,7 +63,8 @@ def merged(before: Settings, after: Settings) -> Settings:
     for table in _TABLES:
         old, new = getattr(before, table), getattr(after, table)
         live = {key.partition(".")[2] for key in LIVE_KEYS if key.startswith(f"{table}.")}
-        tables[table] = old.model_copy(update={name: getattr(new, name) for name in live})
+        names = {field.alias or name: name for name, field in type(old).model_fields.items()}
+        tables[table] = old.model_copy(update={names[key]: getattr(new, names[key]) for key in live})
     return before.model_copy(update=tables)
 
 

@@ -47,6 +47,16 @@ def take(tx: Tx, leg: NewLeg) -> Ruling:
     return ruling
 
 
+def reroute(tx: Tx, leg: NewLeg) -> bool:
+    """Moves a leg, whose INVITE its trunk did not take, to the trunk that `leg` names. False: that trunk is
+    full, too fast or not configured, or the number may not be called any more."""
+    rules.lock_company(tx, leg.company_id)
+    known = rules.facts(tx, company_id=leg.company_id, trunk_id=leg.trunk_id, agent_id=leg.agent_id)
+    if rules.over_another(tx, known, leg.phone_number).rule is not None:
+        return False
+    return tx.run("UPDATE legs SET trunk_id = :trunk_id WHERE id = :id", id=leg.id, trunk_id=leg.trunk_id) > 0
+
+
 def hold(tx: Tx, company_id: str, room: str) -> Ruling:
     """Reserves a place among the company's calls for a web call about to begin in `room`: until the call is
     written, `leave` frees the place, or two minutes have passed. The same room keeps its place. A ruling

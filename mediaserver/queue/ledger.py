@@ -69,6 +69,8 @@ SELECT trunk_id, company_id, company_room, trunk_room, trunk_pace FROM (
         CASE WHEN t.calls_per_second = 0 THEN :limit ELSE t.calls_per_second - (
             SELECT COUNT(*) FROM attempts p WHERE p.trunk_id = t.id AND p.started_at_ms > {{now}} - 1000
         ) - (
+            SELECT COUNT(*) FROM passed_over o WHERE o.trunk_id = t.id AND o.at_ms > {{now}} - 1000
+        ) - (
             SELECT COUNT(*) FROM calls h WHERE h.trunk_id = t.id AND h.stage = 'CLAIMED'
         ) END AS trunk_pace
     FROM trunks t JOIN companies c ON c.id = t.company_id AND c.enabled = 1
@@ -106,6 +108,24 @@ INSERT INTO attempts (call_id, number, epoch, node, trunk_id, dial_number, sip_c
 SELECT :id, COALESCE(MAX(number), 0) + 1, :epoch, :node, :trunk_id, :dial_number, :sip_call_id, 'DIALING',
     {now}, :company_id, :phone_number
 FROM attempts WHERE call_id = :id
+"""
+
+_REROUTE = """
+UPDATE calls SET trunk_id = :trunk_id, dial_number = :dial_number
+WHERE id = :id AND epoch = :epoch AND owner = :node AND stage = 'ARMED' AND hangup_requested = 0
+    AND lease_until_ms > {now}
+"""
+
+_FORGET_PASSED_OVER = "DELETE FROM passed_over WHERE trunk_id = :trunk_id AND at_ms <= {now} - 1000"
+
+_PASSED_OVER = """
+INSERT INTO passed_over (trunk_id, at_ms)
+SELECT trunk_id, started_at_ms FROM attempts WHERE call_id = :id AND epoch = :epoch AND node = :node
+"""
+
+_ATTEMPT_REROUTED = """
+UPDATE attempts SET trunk_id = :trunk_id, dial_number = :dial_number, started_at_ms = {now}
+WHERE call_id = :id AND epoch = :epoch AND node = :node
 """
 
 _RELEASE = """
@@ -267,6 +287,24 @@ def _not_now(tx: Tx, claim: Claim, ruling: Ruling) -> None:
         return
     stage = Stage.HELD if ruling.rule is Rule.BATCH_PAUSED else Stage.QUEUED
     tx.run(_POSTPONE, **fence(claim), stage=stage, until_ms=ruling.until_ms)
+
+
+def reroute(tx: Tx, claim: Claim, *, trunk_id: str, dial_number: str) -> bool:
+    """Moves an armed call to another trunk, before its INVITE leaves over that one; the attempt is then over
+    that trunk, and counts among its calls; for a second it counts for the pace of the one before as well.
+    False: the trunk is full, too fast or not configured, the number may not be called any more, the call's
+    end was requested, or its lease is over."""
+    rules.lock_company(tx, claim.company_id)
+    known = rules.facts(tx, company_id=claim.company_id, trunk_id=trunk_id, agent_id=claim.agent_id)
+    if rules.over_another(tx, known, claim.phone_number).rule is not None:
+        return False
+    values = {**fence(claim), "trunk_id": trunk_id, "dial_number": dial_number}
+    if not tx.run(_REROUTE, **values):
+        return False
+    tx.run(_FORGET_PASSED_OVER, trunk_id=claim.trunk_id)
+    tx.run(_PASSED_OVER, **fence(claim))
+    tx.run(_ATTEMPT_REROUTED, **values)
+    return True
 
 
 def release(tx: Tx, claim: Claim, *, pause_ms: int = 0) -> bool:

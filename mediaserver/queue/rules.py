@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from mediaserver.db.database import Row, Tx
 from mediaserver.errors import InvalidNumber, LocalError, RuleBroken
-from mediaserver.numbers.calling_windows import next_open_ms, zones_of
+from mediaserver.numbers.calling_windows import local_zones, next_open_ms
 from mediaserver.numbers.e164 import may_dial, normalise
+from mediaserver.numbers.users import user_named
 from mediaserver.queue.decisions import Rule, Ruling
 from mediaserver.queue.outbox import iso
 
@@ -78,7 +79,8 @@ FROM trunks t WHERE t.id = :trunk_id
 
 _TRUNK_RECENT = """
 SELECT started_at_ms AS at_ms FROM attempts WHERE trunk_id = :trunk_id AND started_at_ms > {now} - 1000
-ORDER BY started_at_ms DESC LIMIT :most
+UNION ALL SELECT at_ms FROM passed_over WHERE trunk_id = :trunk_id AND at_ms > {now} - 1000
+ORDER BY at_ms DESC LIMIT :most
 """
 
 
@@ -146,7 +148,7 @@ def forbidden(tx: Tx, known: Facts, phone_number: str) -> Ruling:
     """Refuses a number that may not be dialled, whatever the time and the limits."""
     if not known.configured:
         return Ruling(Rule.NOT_CONFIGURED, "The agent or its trunk is not configured any more")
-    if not may_dial(phone_number, known.prefixes):
+    if not user_named(phone_number) and not may_dial(phone_number, known.prefixes):
         return Ruling(Rule.DIAL_PREFIX, "Phone number is outside the destinations that your company may call")
     listed = tx.row(
         "SELECT phone_number FROM do_not_call WHERE company_id = :company_id AND phone_number = :number",
@@ -174,7 +176,9 @@ def open_at(known: Facts, phone_number: str, at_ms: int) -> Ruling:
     """Checks the calling hours at `at_ms`, by the called party's clock."""
     if not known.windows:
         return GO
-    opens_ms = next_open_ms(known.windows, zones_of(phone_number, known.country), at_ms)
+    user = bool(user_named(phone_number))
+    zones = local_zones("" if user else phone_number, known.country)
+    opens_ms = next_open_ms(known.windows, zones, at_ms)
     if opens_ms == at_ms:
         return GO
     if opens_ms is None:
@@ -244,12 +248,23 @@ def erased_contact(tx: Tx, company_id: str, phone_number: str) -> str:
 
 def room(tx: Tx, known: Facts) -> Ruling:
     """Checks the limits of concurrent calls of company and trunk. The company's row must be locked."""
-    until_ms = known.now_ms + FULL_PAUSE_MS
     if _many(tx.row(_COMPANY_ARMED, company_id=known.company_id)) >= known.company_calls:
+        until_ms = known.now_ms + FULL_PAUSE_MS
         return Ruling(Rule.COMPANY_LIMIT, "The company is at its limit of concurrent calls", until_ms)
+    return _trunk_room(tx, known)
+
+
+def _trunk_room(tx: Tx, known: Facts) -> Ruling:
+    until_ms = known.now_ms + FULL_PAUSE_MS
     if known.trunk_calls and _many(tx.row(_TRUNK_ARMED, trunk_id=known.trunk_id)) >= known.trunk_calls:
         return Ruling(Rule.TRUNK_LIMIT, "The trunk is at its limit of concurrent calls", until_ms)
     return GO
+
+
+def over_another(tx: Tx, known: Facts, phone_number: str) -> Ruling:
+    """Checks whether a call that is armed may go over the trunk of `known` instead of its own."""
+    verdicts = (forbidden(tx, known, phone_number), _trunk_room(tx, known), _pace(tx, known))
+    return next((ruling for ruling in verdicts if ruling.rule is not None), GO)
 
 
 def take_place(tx: Tx, *, company_id: str, trunk_id: str = "") -> None:

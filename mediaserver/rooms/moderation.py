@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs
+from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, LinesBusy, OutboundLegs
+from mediaserver.calls.transfers.carrier_referral import Said
 from mediaserver.calls.transfers.transfer import ANSWER_S
 from mediaserver.errors import Conflict, NotConfigured, NotFound, TooMany, Unavailable
 from mediaserver.rooms.errors import RoomError
@@ -70,7 +71,8 @@ class Moderation:
 
     async def transfer(self, opened: OpenRoom, identity: str, number: str) -> None:
         """Has the carrier of a telephone in a room connect it with `number`, by the rules for calls of the
-        room's agent; returns when the telephone has left the room for it. Raises `DialRefused`, `NotFound`,
+        room's agent; returns when the telephone has left the room for it. A number that a transfer of this
+        room, the agent's or another, has called is not called again. Raises `DialRefused`, `NotFound`,
         `Conflict` where the carrier does not or the telephone is not on the line, `NotConfigured`."""
         if self._outbound_legs is None:
             raise NotConfigured("Service not configured")
@@ -79,13 +81,19 @@ class Moderation:
         if phone is None:
             raise NotFound(UNKNOWN_PARTICIPANT)
         route = await self._outbound_legs.route(opened.request.agent_id, number)
-        if route.transfer == "bridge":
+        if route.trunk.transfer == "bridge":
             raise Conflict("The trunk of the room's agent has its carrier transfer no calls")
+        if route.number in opened.dialled:
+            raise DialRefused(CALLED_BEFORE)
+        opened.dialled.add(route.number)
         limit_s = route.agent.transfer_ring_s + ANSWER_S
         try:
             attempt = await phone.refer(self._outbound_legs, route, limit_s=limit_s)
         except RoomError as error:
+            opened.dialled.discard(route.number)
             raise Conflict(str(error)) from None
+        if not attempt.served and attempt.outcome != Said.UNKNOWN:
+            opened.dialled.discard(route.number)
         if not attempt.served:
             raise Conflict(f"The carrier did not transfer the call: {attempt.outcome}")
 

@@ -41,6 +41,7 @@ class OpenRoom(RoomObserver):
     participant_legs: dict[str, ParticipantLeg] = field(default_factory=dict)  # by participant sid
     sip_participants: dict[str, SipParticipant] = field(default_factory=dict)  # by participant sid
     dialling: set[str] = field(default_factory=set)  # identities of telephones that are not in the room yet
+    dialled: set[str] = field(default_factory=set)  # numbers that no further transfer calls
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
@@ -102,7 +103,7 @@ class OpenRoom(RoomObserver):
 
     def conversation(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """Makes the agent's conversation with the participants of this room."""
-        call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge)
+        call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge, dialled=self.dialled)
         call.captions.speaking = self.speaking
         return call
 

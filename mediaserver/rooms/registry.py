@@ -27,7 +27,7 @@ from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
 from mediaserver.rooms import tokens
 from mediaserver.rooms.active_speakers import LOOK_S
-from mediaserver.rooms.errors import RoomClosed, RoomFull
+from mediaserver.rooms.errors import RoomClosed, RoomError, RoomFull
 from mediaserver.rooms.open_room import Entry, JoinGrant, OpenRoom
 from mediaserver.rooms.participant import Kind, Participant
 from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
@@ -42,11 +42,16 @@ from pipeline.errors import EngineMissing, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.net.egress import EgressPolicy
+from pipeline.plane.drive.plane import PlaneFull
+from pipeline.plane.drive.planes import Planes
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 20.0
 """A participant whose media is not up after this is removed: ICE over a bad network takes five seconds."""
+
+PEOPLE = 8
+"""Participants of a conversation that the media planes have rows for, on average: most rooms have one."""
 
 RETURN_S = 5.0
 """How long a room waits for a client that joins anew."""
@@ -67,13 +72,14 @@ class RoomRegistry:
         services: CallServices,
         port: MediaPort,
         pacer: Pacer,
+        planes: Planes,
         node: str,
     ) -> None:
         self._directory = directory
         self._engines = engines
         self._services = services
         self._port = port
-        self._pacer = pacer
+        self._pacer, self._planes = pacer, planes
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
@@ -158,11 +164,12 @@ class RoomRegistry:
             metadata=grant.metadata,
             attributes=dict(grant.attributes),
         )
-        room = opened.room
-        track = room.agent_track.sid
-        stream = f"{room.agent.sid}|{track}"
-        leg = ParticipantLeg(participant, self._port, self._pacer, stream=stream, track=track)
-        before = room.join(participant, self._loop.time())
+        room, leg = opened.room, _new_leg(opened.room, participant, self._port, self._planes)
+        try:
+            before = room.join(participant, self._loop.time())
+        except RoomError:
+            leg.audio.close()
+            raise
         evicted = opened.participant_legs.pop(before.sid, None) if before is not None else None
         opened.participant_legs[participant.sid] = leg
         leg.on_media = lambda up, now: self._media(opened, leg, up, now, resumable)
@@ -357,6 +364,16 @@ class RoomRegistry:
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
+def _new_leg(room: Room, participant: Participant, port: MediaPort, planes: Planes) -> ParticipantLeg:
+    """Returns a leg for the participant. Raises `RoomFull` where no media plane has a row for it."""
+    track = room.agent_track.sid
+    stream = f"{room.agent.sid}|{track}"
+    try:
+        return ParticipantLeg(participant, port, planes.least_loaded(), stream=stream, track=track)
+    except PlaneFull as full:
+        raise RoomFull(str(full)) from None
+
+
 def _agent_name(directory: Directory, engines: Engines, company_id: str, request: WebCallRequest) -> str:
     """Returns the name of the requested agent. Raises as `RoomRegistry.invite` does."""
     company = directory.company(company_id)
@@ -374,7 +391,13 @@ def _agent_name(directory: Directory, engines: Engines, company_id: str, request
 
 
 def open_room_registry(
-    directory: Directory, *, engines: Engines, services: CallServices, pacer: Pacer, node: str
+    directory: Directory,
+    *,
+    engines: Engines,
+    services: CallServices,
+    pacer: Pacer,
+    planes: Planes,
+    node: str,
 ) -> RoomRegistry | None:
     """Opens the media port and returns the node's rooms; None without `rooms.api_secret`. Raises `RoomFull`,
     OSError."""
@@ -388,4 +411,12 @@ def open_room_registry(
         egress=EgressPolicy(str(network) for network in directory.server.allow_networks),
     )
     log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
-    return RoomRegistry(directory, engines=engines, services=services, port=port, pacer=pacer, node=node)
+    return RoomRegistry(
+        directory,
+        engines=engines,
+        services=services,
+        port=port,
+        pacer=pacer,
+        planes=planes,
+        node=node,
+    )

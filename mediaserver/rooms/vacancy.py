@@ -26,4 +26,4 @@ def give_place_back(services: CallServices, opened: OpenRoom) -> None:
     """Releases the place of a room that closed, or whose conversation could not begin. Does nothing where no
     place is held."""
     store, name = services.store, opened.room.name
-    services.journal.note(name, "place left", lambda: store.leave_leg(name))
+    services.journal.note(name, "place left", lambda: store.leave_leg(name), at_once=True)

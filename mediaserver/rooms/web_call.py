@@ -53,11 +53,20 @@ class WebCall:
     """One conversation in one room. `run` returns when its outcome is written."""
 
     def __init__(
-        self, claim: Claim, profile: CallProfile, services: CallServices, *, room: Room, bridge: Bridge
+        self,
+        claim: Claim,
+        profile: CallProfile,
+        services: CallServices,
+        *,
+        room: Room,
+        bridge: Bridge,
+        dialled: set[str],
     ) -> None:
+        """`dialled`: numbers that no further transfer in the room calls."""
         self.cdr = CallDetailRecord(claim, services)
         self.captions = RoomCaptions(room, self.cdr)
         self._conversation = LiveConversation(self.cdr, profile, services)
+        self._conversation.dialled = dialled
         self._room = room
         self._bridge = bridge
         for name, method in (("hang_up", self._end_call), ("transcript", self._tell_transcript)):

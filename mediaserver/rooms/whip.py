@@ -38,6 +38,11 @@ class WhipSession:
     entry: Entry
     peer: PeerTransport
 
+    @property
+    def participant_sid(self) -> str:
+        """The sid of the participant whose session this is."""
+        return self.entry.leg.participant.sid
+
 
 class _Leaving(RoomObserver):
     """Removes a session from `sessions` when its participant has left; `left` gets the id where the client

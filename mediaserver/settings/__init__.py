@@ -19,6 +19,7 @@ from mediaserver.settings.server import (
     SipSettings,
     SpeechSettings,
 )
+from mediaserver.settings.users import UserSettings
 from mediaserver.settings.values import split_address, split_ports
 from pipeline.agents.llm.table import LlmSettings
 from pipeline.engines.tables import problem_of, reveal, revealed
@@ -42,6 +43,7 @@ __all__ = [
     "SpeechSettings",
     "TrunkSettings",
     "TrunkTerms",
+    "UserSettings",
     "WebhookSettings",
     "defaults_document",
     "load",

@@ -212,13 +212,16 @@ SpokenText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\w")]
 
 
 class AgentTerms(Table):
-    """The settings of an agent without its id and company. `phone_number`: the number that the agent calls
+    """The settings of an agent without its id and company. `own`: somebody's own program in place of a model
+    or a script. `phone_number`: the number that the agent calls
     from, or is called at; `phone_numbers`: patterns of further numbers that it is called at, in
-    `answering_windows` alone where there are some."""
+    `answering_windows` alone where there are some. `trunks`: further ones that its calls go over, in order,
+    where `trunk` does not carry the number or does not take the call."""
 
     name: str = ""
     direction: Literal["outbound", "inbound"] = "outbound"
     trunk: Name | None = None
+    trunks: tuple[Name, ...] = Field(default=(), max_length=10)
     phone_number: E164 | None = None
     phone_numbers: tuple[CalledNumber, ...] = Field(default=(), max_length=1000)
     answering_windows: tuple[CallingWindow, ...] = Field(default=(), max_length=50)
@@ -233,6 +236,7 @@ class AgentTerms(Table):
     is_test: bool = False
     llm: LlmSettings | None = None
     script: Options | None = None
+    own: EngineSettings | None = None
     stt: EngineChain = EngineChain(engine=AUTO)
     tts: EngineChain = EngineChain(engine=AUTO)
     tts_fallback: EngineSettings | None = None
@@ -281,17 +285,31 @@ class AgentTerms(Table):
     @model_validator(mode="after")
     def _one_mind(self) -> Self:
         asks = self.script is not None and _asks_the_model(self.script)
-        if (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
+        if self.own is not None:
+            if self.llm is not None or self.script is not None:
+                raise ValueError("own: an agent of one's own has neither [agent.llm] nor [agent.script]")
+        elif (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
             raise ValueError("llm: an agent has either [agent.llm] or [agent.script]; both if a step asks it")
+        if self.session.rescue and self.session.rescue not in self.transfer_targets:
+            raise ValueError("session.rescue: not one of transfer_targets")
+        return self
+
+    @model_validator(mode="after")
+    def _reached_over_trunks(self) -> Self:
         if self.direction != "inbound" and self.phone_numbers:
             raise ValueError("phone_numbers: only an inbound agent is called")
         if self.direction == "inbound" and not self.called_at:
             raise ValueError("phone_number: an inbound agent needs the number that it is called at")
-        if (self.trunk is None) and (self.phone_number is not None or self.direction == "inbound"):
-            raise ValueError("trunk: an agent with a phone number needs the trunk that it is reached over")
-        if self.session.rescue and self.session.rescue not in self.transfer_targets:
-            raise ValueError("session.rescue: not one of transfer_targets")
+        if self.trunks and self.trunk is None:
+            raise ValueError("trunks: further ones; the first is trunk")
+        if len(set(self.trunk_names)) != len(self.trunk_names):
+            raise ValueError("trunks: names one twice, or the one that trunk names")
         return self
+
+    @property
+    def trunk_names(self) -> tuple[str, ...]:
+        """The trunks that the agent's calls go over, in order."""
+        return () if self.trunk is None else (self.trunk, *self.trunks)
 
     @property
     def called_at(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ def broken_rules(settings: Settings) -> Iterator[Problem]:
     yield from _keys(settings)
     yield from _webhooks(settings)
     yield from _trunks(settings)
+    yield from _users(settings)
     yield from _agents(settings)
     yield from _inbound_numbers(settings)
     yield from _shared_numbers(settings)
@@ -75,20 +76,42 @@ def _trunks(settings: Settings) -> Iterator[Problem]:
             yield f"trunk[{place}].company", f"there is no company {trunk.company!r}"
 
 
+def _users(settings: Settings) -> Iterator[Problem]:
+    sip = settings.sip
+    yield from _repeated("sip.user[{}].name", (user.name for user in sip.users))
+    companies = {company.id for company in settings.companies}
+    agents = {agent.id: agent.company for agent in settings.agents}
+    for place, user in enumerate(sip.users):
+        here = f"sip.user[{place}]"
+        if user.company not in companies:
+            yield f"{here}.company", f"there is no company {user.company!r}"
+        if any(user.name == trunk.username for trunk in settings.trunks):
+            yield f"{here}.name", "is the username of a trunk"
+        for agent in user.agents or ():
+            if agents.get(agent, user.company) != user.company:
+                yield f"{here}.agents", f"agent {agent} is another company's"
+
+
 def _agents(settings: Settings) -> Iterator[Problem]:
     companies = {company.id: company for company in settings.companies}
-    trunks = {trunk.id: trunk for trunk in settings.trunks}
+    owner = {trunk.id: trunk.company for trunk in settings.trunks}
     for place, agent in enumerate(settings.agents):
         here = f"agent[{place}]"
         if agent.company not in companies:
             yield f"{here}.company", f"there is no company {agent.company!r}"
             continue
         if agent.trunk is None:
+            on_the_phone = agent.phone_number is not None or agent.direction == "inbound"
+            if on_the_phone and not any(user.company == agent.company for user in settings.sip.users):
+                yield f"{here}.trunk", "an agent with a phone number needs the trunk that it is reached over"
             continue
-        trunk = trunks.get(agent.trunk)
-        if trunk is None or trunk.company != agent.company:
-            yield f"{here}.trunk", f"company {agent.company!r} has no trunk {agent.trunk!r}"
-        elif agent.direction == "outbound" and not companies[agent.company].prefixes:
+        strange = [name for name in agent.trunk_names if owner.get(name) != agent.company]
+        for name in strange:
+            key = "trunk" if name == agent.trunk else "trunks"
+            yield f"{here}.{key}", f"company {agent.company!r} has no trunk {name!r}"
+        if strange:
+            continue
+        if agent.direction == "outbound" and not companies[agent.company].prefixes:
             yield (
                 f"{here}.trunk",
                 f"company {agent.company!r} may dial nothing: it has no dial_prefixes or country",

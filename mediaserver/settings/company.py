@@ -16,11 +16,11 @@ from mediaserver.settings.values import (
     Country,
     HeaderName,
     HeaderPattern,
-    Host,
     Name,
     Network,
     NumberFormat,
     Prefix,
+    PublicHost,
     Regex,
     SentHeader,
     SipUri,
@@ -142,6 +142,7 @@ class TrunkTerms(Table):
     caller_id: str = Field(default="", pattern=r"^[A-Za-z0-9+._-]{0,64}$")
     number_format: NumberFormat = "+{e164}"
     accepts: Regex = ".*"
+    dial_prefixes: tuple[Prefix, ...] = Field(default=(), max_length=1000)
     username: str = Field(default="", pattern=r'^[^"\\\x00-\x1f\x7f]*$')
     password: Secret | None = None
     register_: bool = Field(default=False, alias="register")
@@ -162,7 +163,8 @@ class TrunkTerms(Table):
     session_expires_s: int = Field(default=1800, ge=90, le=86_400)
     ring_timeout_s: float = Field(default=60.0, ge=1, le=300)
     outbound_proxy: SipUri | None = None
-    public_address: Host | None = None
+    public_address: PublicHost | None = None
+    stun_every_s: float = Field(default=60.0, ge=SHORTEST_PING_S, le=86_400)
     follow_redirects: int = Field(default=0, ge=0, le=10)
     transfer: Literal["bridge", "refer", "auto"] = "bridge"
     refer_to: Literal["sip", "tel"] = "sip"

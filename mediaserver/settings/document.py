@@ -22,6 +22,7 @@ from mediaserver.settings.server import (
     SipSettings,
     SpeechSettings,
 )
+from mediaserver.settings.users import line_of
 from pipeline.engines.tables import Table
 
 REQUIRED = object()
@@ -39,6 +40,11 @@ class Settings(Table):
     companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")
     trunks: tuple[TrunkSettings, ...] = Field(default=(), alias="trunk")
     agents: tuple[AgentSettings, ...] = Field(default=(), alias="agent")
+
+    @property
+    def lines(self) -> tuple[TrunkSettings, ...]:
+        """The lines of the companies that have users."""
+        return tuple(line_of(company) for company in dict.fromkeys(user.company for user in self.sip.users))
 
     def company(self, company_id: str) -> CompanySettings | None:
         """Returns the company of that id, None for an unknown one."""

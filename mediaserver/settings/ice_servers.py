@@ -1,11 +1,14 @@
-"""STUN and TURN servers for clients (`rooms.ice_servers`), each as "stun:host:port",
-"turn:user:password@host:port?transport=tcp" or "turns:..."."""
+"""STUN and TURN servers for clients (`rooms.ice_servers`), each as "stun:host:port", "turn:host:port" with
+credentials of `rooms.turn_secret`, "turn:user:password@host:port?transport=tcp" or "turns:..."."""
 
 from __future__ import annotations
 
+import base64
+import hmac
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 _SERVER: Final = re.compile(
@@ -18,7 +21,7 @@ _SERVER: Final = re.compile(
 @dataclass(frozen=True, slots=True)
 class IceServer:
     """A STUN or TURN server. `url` is that of RFC 7064 or 7065; a TURN server has a user name and a
-    credential."""
+    credential, or is told of with those that `lent` makes."""
 
     url: str
     username: str = ""
@@ -32,10 +35,22 @@ class IceServer:
         if found is None:
             raise ValueError('must be "stun:host:port" or "turn:user:password@host:port"')
         turn = found["scheme"].startswith("turn")
-        if turn is not bool(found["user"]) or (found["query"] and not turn):
-            raise ValueError("a TURN server needs a user and a password, a STUN server has none")
+        if not turn and (found["user"] or found["query"]):
+            raise ValueError("a STUN server has neither a user nor a transport")
         user, password = unquote(found["user"] or ""), unquote(found["password"] or "")
         return cls(f"{found['scheme']}:{found['rest']}", user, password)
+
+    @property
+    def lends(self) -> bool:
+        """Whether the server takes credentials made of a secret that it shares with this one."""
+        return self.url.startswith("turn") and not self.username
+
+    def lent(self, secret: str, participant: str, *, until_s: int) -> IceServer:
+        """Returns the server as `participant` is told of it: with a user name that is valid until the UNIX
+        time `until_s`, and its HMAC-SHA1 (draft-uberti-behave-turn-rest-00; coturn's `use-auth-secret`)."""
+        username = f"{until_s}:{participant}"
+        mac = hmac.digest(secret.encode(), username.encode(), "sha1")
+        return replace(self, username=username, credential=base64.b64encode(mac).decode())
 
     def link(self) -> str:
         """Returns the value of a WHIP Link header (RFC 9725 section 4.6)."""
@@ -44,6 +59,10 @@ class IceServer:
             parts += [f"username={_quoted(self.username)}", f"credential={_quoted(self.credential)}"]
             parts.append('credential-type="password"')
         return "; ".join(parts)
+
+
+IceServersFor: TypeAlias = Callable[[str], Sequence[IceServer]]
+"""Returns the servers as a participant of that sid is told of them."""
 
 
 def _quoted(text: str) -> str:

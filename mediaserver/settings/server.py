@@ -7,8 +7,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from mediaserver.settings.agent import EngineChain
+from mediaserver.settings.ice_servers import IceServer
 from mediaserver.settings.presets import with_preset
-from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports
+from mediaserver.settings.users import UserSettings
+from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports, WebOrigin
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 ADMIN_KEY_LENGTH = 24
@@ -80,6 +82,8 @@ class SipSettings(Table):
     udp: Address | None = "127.0.0.1:5060"
     tcp: Address | None = "127.0.0.1:5060"
     tls: Address | None = None
+    ws: Address | None = None
+    ws_origins: tuple[WebOrigin, ...] = ("*",)
     tls_certificate: str = ""
     tls_key: str = ""
     tls_client_ca: str = ""
@@ -93,7 +97,11 @@ class SipSettings(Table):
     ban_after: int = Field(default=10, ge=0, le=1000)
     ban_s: float = Field(default=600.0, gt=0, le=7 * 86_400)
     never_ban: tuple[Network, ...] = ("127.0.0.0/8", "::1/128")
+    realm: str | None = Field(default=None, pattern=r'^[^"\\\x00-\x1f\x7f]{1,128}$')
+    register_min_s: int = Field(default=60, ge=1, le=3600)
+    register_max_s: int = Field(default=600, ge=1, le=86_400)
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
+    users: tuple[UserSettings, ...] = Field(default=(), alias="user", max_length=10_000)
 
     @field_validator("engine")
     @classmethod
@@ -102,10 +110,18 @@ class SipSettings(Table):
             raise ValueError(f"{engine!r} is not built yet, there is only 'native'")
         return engine
 
-    @field_validator("udp", "tcp", "tls", "dns", mode="before")
+    @field_validator("udp", "tcp", "tls", "ws", "dns", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
         return None if value == "" else value
+
+    @model_validator(mode="after")
+    def _lasting(self) -> Self:
+        if self.register_max_s < self.register_min_s:
+            raise ValueError("register_max_s: below register_min_s")
+        if self.realm is None and any(user.hashes for user in self.users):
+            raise ValueError("realm: HA1 of a user belongs to a realm")
+        return self
 
     @model_validator(mode="after")
     def _complete_tls(self) -> Self:
@@ -119,7 +135,8 @@ class SipSettings(Table):
 class RoomsSettings(Table):
     """[rooms]: WebRTC sessions. One UDP port of the range carries the media of all, on every one of
     `addresses` (empty: every address of this machine); `public_address` is the candidate that clients get
-    behind a NAT."""
+    behind a NAT. TURN servers in `ice_servers` without a user share `turn_secret` with this server, and each
+    participant gets credentials for `turn_credentials_s`."""
 
     udp_ports: Ports = "30000-30099"
     addresses: tuple[Host, ...] = ()
@@ -129,8 +146,23 @@ class RoomsSettings(Table):
     public_talk_at_once_each: int = Field(default=5, ge=1, le=10_000)
     public_talk_per_minute_each: int = Field(default=30, ge=1, le=10_000)
     ice_servers: tuple[IceServerText, ...] = ()
+    turn_secret: Secret | None = None
+    turn_credentials_s: int = Field(default=3600, ge=60, le=86_400)
     api_key: str = Field(default="devkey", min_length=1)
     api_secret: Secret | None = None
+
+    def ice_servers_for(self, participant: str, now_s: float) -> list[IceServer]:
+        """Returns the servers as the participant of that sid is told of them at the UNIX time `now_s`."""
+        secret, until_s = reveal(self.turn_secret), int(now_s) + self.turn_credentials_s
+        servers = map(IceServer.parse, self.ice_servers)
+        return [each.lent(secret, participant, until_s=until_s) if each.lends else each for each in servers]
+
+    @model_validator(mode="after")
+    def _turn_servers_have_credentials(self) -> Self:
+        for text in self.ice_servers:
+            if IceServer.parse(text).lends and not reveal(self.turn_secret):
+                raise ValueError(f"ice_servers: {text} needs a user and a password, or turn_secret")
+        return self
 
 
 class OverloadSettings(Table):

@@ -16,6 +16,7 @@ from mediaserver.numbers.calling_windows import parse_window
 from mediaserver.numbers.e164 import check_number_format, normalise
 from mediaserver.numbers.patterns import parse_number_pattern
 from mediaserver.settings.ice_servers import IceServer
+from sip.egress import STUN, PublicAddress
 from sip.errors import LocalError
 from sip.extra_headers import check_headers
 
@@ -48,6 +49,15 @@ def split_ports(value: str) -> tuple[int, int]:
     return first, last
 
 
+_ORIGIN = re.compile(r"\*|https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
+
+
+def _origin(value: str) -> str:
+    if _ORIGIN.fullmatch(value) is None:
+        raise ValueError('must be "*" or an origin such as "https://phone.example.com"')
+    return value
+
+
 def _ports(value: str) -> str:
     split_ports(value)
     return value
@@ -58,6 +68,11 @@ def _host(value: str) -> str:
         return str(ipaddress.ip_address(value))
     except ValueError as error:
         raise ValueError("must be an IP address") from error
+
+
+def _public_host(value: str) -> str:
+    PublicAddress.of(value)
+    return value if value.startswith(STUN) else _host(value)
 
 
 def _network(value: str) -> str:
@@ -166,9 +181,11 @@ def _ice_server(value: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+WebOrigin = Annotated[str, AfterValidator(_origin)]
 Address = Annotated[str, AfterValidator(_address)]
 Ports = Annotated[str, AfterValidator(_ports)]
 Host = Annotated[str, AfterValidator(_host)]
+PublicHost = Annotated[str, AfterValidator(_public_host)]
 Network = Annotated[str, AfterValidator(_network)]
 SentHeader = Annotated[str, AfterValidator(_sent_header)]
 HeaderPattern = Annotated[str, AfterValidator(_header_pattern)]

@@ -137,7 +137,7 @@ def upsert(tx: Tx, table: str, row: Mapping[str, Any]) -> None:
 def _rows(settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     for company in settings.companies:
         yield "companies", company_row(company)
-    for trunk in settings.trunks:
+    for trunk in (*settings.trunks, *settings.lines):
         yield "trunks", trunk_row(trunk)
     for agent in settings.agents:
         yield "agents", agent_row(agent)

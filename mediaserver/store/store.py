@@ -167,6 +167,7 @@ class Store:
     claim = _write(ledger.claim)
     arm = _tell(ledger.arm)
     progress = _tell(ledger.progress)
+    reroute = _write(ledger.reroute)
     finish = _tell(endings.finish)
     held = _read(ledger.held)
     renew = _write(ledger.renew)
@@ -178,6 +179,7 @@ class Store:
 
     # Telephones beside the one that a call began with
     take_leg = _write(extra_legs.take)
+    reroute_leg = _write(extra_legs.reroute)
     hold_place = _write(extra_legs.hold)
     vacancy = _read(extra_legs.vacancy)
     leave_leg = _tell(extra_legs.leave, queues=bool)

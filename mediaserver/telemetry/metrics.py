@@ -123,6 +123,21 @@ class _TrunkServers(Collector):
         yield family
 
 
+class _TrunkAddresses(Collector):
+    """Whether the trunks' STUN servers answer, asked for at every scrape."""
+
+    def __init__(self, told: Callable[[], Iterable[tuple[str, bool]]]) -> None:
+        self._told = told
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yields 1 or 0 for each trunk with a STUN server."""
+        said = "1: the trunk's STUN server told its public address when it was asked last"
+        family = GaugeMetricFamily("mediaserver_trunk_public_address", said, labels=("trunk",))
+        for trunk, answers in sorted(self._told()):
+            family.add_metric((trunk,), float(answers))
+        yield family
+
+
 SIP_CURRENT: Mapping[str, str] = {
     "calls": "Calls of the SIP endpoint, offered ones and transfers included",
     "transactions": "SIP transactions",
@@ -245,10 +260,13 @@ class Metrics:
         """Shows the SIP endpoint's own counts at every scrape."""
         self.registry.register(_SipFigures(stats))
 
-    def watch_trunks(self, servers: Callable[[], Iterable[tuple[str, str]]]) -> None:
+    def watch_trunks(
+        self, servers: Callable[[], Iterable[tuple[str, str]]], told: Callable[[], Iterable[tuple[str, bool]]]
+    ) -> None:
         """Shows the health of the trunks' servers at every scrape: `servers` yields a trunk's id and a health
-        for each server."""
+        for each server, `told` the id of each trunk with a STUN server, and whether that answers."""
         self.registry.register(_TrunkServers(servers))
+        self.registry.register(_TrunkAddresses(told))
 
     def watch_engines(
         self,

@@ -62,17 +62,24 @@ class TrunkFigures(Collector):
     """Follows calls over trunks, and shows how they went in `registry`.
 
     `registered` is set to what returns the trunks that there are: by id, whether a registrar holds the
-    contact, None for a trunk that does not register."""
+    contact, None for a trunk that does not register; `telephones` to what returns how many telephones are
+    registered here, by trunk."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registered: Callable[[], Mapping[str, bool | None]] = dict
+        self.telephones: Callable[[], Mapping[str, int]] = dict
         self._figures: dict[str, _Figures] = {}
         registry.register(self)
 
     def follow(self, call: Call) -> None:
         """Counts `call` by its final response, and times its first sign of ringing. To be called in the step
         in which the call was made."""
-        _Following(self._of(call.trunk_id), call)
+        _Following(self._of, call)
+
+    def passed_over(self, trunk_id: str, status: int) -> None:
+        """Counts a call that went on over another trunk; `status` 408: nobody answered."""
+        code = NO_RESPONSE if status == 408 else _label(status)
+        self._of(trunk_id).calls[Direction.OUTBOUND.value, code] += 1
 
     @contextmanager
     def placing(self, trunk_id: str) -> Iterator[None]:
@@ -88,6 +95,7 @@ class TrunkFigures(Collector):
         trunks = self.registered()
         self._forget(trunks)
         yield self._registrations(trunks)
+        yield self._telephones()
         calls = CounterMetricFamily(
             "mediaserver_trunk_calls",
             "Calls over a trunk by the final code of their INVITE",
@@ -117,6 +125,14 @@ class TrunkFigures(Collector):
             family.add_metric((OTHERS,), float(all(held for _, held in rest)))
         return family
 
+    def _telephones(self) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(
+            "mediaserver_trunk_telephones", "Telephones that are registered here", labels=("trunk",)
+        )
+        for trunk, many in sorted(self.telephones().items())[:SHOWN]:
+            family.add_metric((trunk,), float(many))
+        return family
+
     def _shown(self, trunks: Mapping[str, bool | None]) -> dict[str, _Figures]:
         """Returns the figures by the label of their trunk."""
         own = set(sorted(trunks)[:SHOWN])
@@ -138,8 +154,10 @@ class TrunkFigures(Collector):
 class _Following:
     """One call over a trunk, until its INVITE has its final response."""
 
-    def __init__(self, figures: _Figures, call: Call) -> None:
-        self._figures = figures
+    def __init__(self, of: Callable[[str], _Figures], call: Call) -> None:
+        self._of = of
+        self._trunk_id = call.trunk_id
+        of(call.trunk_id)
         self._began = asyncio.get_running_loop().time()
         self._delayed = call.direction is Direction.INBOUND  # not timed: the delay is this server's own
         self._over = False
@@ -148,13 +166,15 @@ class _Following:
             self._moved(call, call.state, self._began)
 
     def _moved(self, call: Call, state: CallState, now: float) -> None:
+        figures = self._of(call.trunk_id)
         if state in (CallState.RINGING, CallState.ANSWERED) and not self._delayed:
             self._delayed = True
-            self._figures.delays[bisect_left(DELAYS_S, now - self._began)] += 1
-            self._figures.delay_s += now - self._began
+            if call.trunk_id == self._trunk_id:  # else the delay is mostly that of the trunk before
+                figures.delays[bisect_left(DELAYS_S, now - self._began)] += 1
+                figures.delay_s += now - self._began
         if state in (CallState.ANSWERED, CallState.ENDED) and not self._over:
             self._over = True
-            self._figures.calls[call.direction.value, _code(call, state)] += 1
+            figures.calls[call.direction.value, _code(call, state)] += 1
 
 
 def _code(call: Call, state: CallState) -> str:
@@ -163,4 +183,8 @@ def _code(call: Call, state: CallState) -> str:
         return "200"
     if not call.status or (call.direction is Direction.OUTBOUND and not call.definite):
         return NO_RESPONSE
-    return str(call.status) if call.status in _CODES else f"{call.status // 100}xx"
+    return _label(call.status)
+
+
+def _label(status: int) -> str:
+    return str(status) if status in _CODES else f"{status // 100}xx"

@@ -29,7 +29,7 @@ def engine_language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def engine_says(request: pytest.FixtureRequest) -> str:
-    """The words that a recogniser is to understand."""
+    """The words of the caller, which a recogniser is to understand."""
     return str(request.config.getoption("--engine-says"))
 
 

@@ -11,5 +11,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mediaserver")
     group.addoption("--engine", default="", help='the engine under test: "module:Class", or a name')
     group.addoption("--engine-options", default="{}", help="its options, as JSON")
-    group.addoption("--engine-says", default="yes please", help="what a recogniser is to understand")
+    group.addoption("--engine-says", default="yes please", help="what a caller says")
     group.addoption("--engine-language", default="en", help="the language of the engine")

@@ -5,15 +5,16 @@ Run by its author: `pytest --pyargs mediaserver.testing.tts --engine my:Voice --
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.audio.levels import is_audible
+from pipeline.engines.aio import closing
 from pipeline.engines.guard import longest_s
-from pipeline.speech import SpeechChunk
+from pipeline.speech import SpeechChunk, VoicePerCall, incremental
 
 pytest_plugins = ("mediaserver.testing.fixtures",)
 InEngine = Callable[..., Any]
@@ -71,5 +72,39 @@ def test_two_calls_speak_at_once(in_engine: InEngine, engine_language: str) -> N
         texts = ("One.", "One two three four five six seven.")
         short, long = await asyncio.gather(*(_said(engine, text, engine_language) for text in texts))
         assert sum(len(chunk.samples) for chunk in short) < sum(len(chunk.samples) for chunk in long)
+
+    in_engine(use)
+
+
+def test_an_answer_in_pieces_is_spoken_while_it_is_written(in_engine: InEngine, engine_language: str) -> None:
+    """Of voices with `speak_pieces`: the first piece is heard before the last is written."""
+
+    async def use(engine: Any) -> None:
+        own = (
+            engine.for_call("call", language=engine_language) if isinstance(engine, VoicePerCall) else engine
+        )
+        voice, heard = incremental(own), asyncio.Event()
+        if voice is None:
+            return
+
+        async def pieces() -> AsyncIterator[str]:
+            yield TEXT
+            await asyncio.wait_for(heard.wait(), 10)
+            yield "Then six seven."
+
+        chunks = []
+        async with closing(voice.speak_pieces(pieces(), language=engine_language)) as made:
+            async for chunk in made:
+                chunks.append(chunk)
+                if is_audible(chunk.samples):
+                    heard.set()
+        if own is not engine:
+            await own.close()
+        whole = np.concatenate([chunk.samples for chunk in chunks])
+        assert len(whole) / engine.rate_hz < longest_s(TEXT * 2)
+        place = 0
+        for word in (word for chunk in chunks for word in chunk.words):
+            assert place <= word.start <= word.end <= len(whole), "times count from the answer's first sample"
+            place = word.start
 
     in_engine(use)

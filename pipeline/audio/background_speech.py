@@ -33,9 +33,11 @@ _FORGET_DB: Final = 0.25 * FRAME_MS / 1000  # a quarter of a dB a second: a call
 
 
 class Foreground:
-    """Follows the level of one caller's voice. Call `is_background` for every frame that is not echo."""
+    """Follows the level of one caller's voice. Call `is_background` for every frame that is not echo.
 
-    __slots__ = ("_frames", "_hang", "_is_known", "_level_dbov", "_noise_dbov")
+    `loud_dbov`: the level from which on a voiced frame is the caller's, whatever else is so."""
+
+    __slots__ = ("_frames", "_hang", "_is_known", "_level_dbov", "_noise_dbov", "loud_dbov")
 
     def __init__(self) -> None:
         self._level_dbov = -100.0
@@ -43,6 +45,7 @@ class Foreground:
         self._hang = 0
         self._noise_dbov = _NONE_DBOV
         self._is_known = False
+        self.loud_dbov = _NONE_DBOV
 
     def believe(self) -> None:
         """Takes the level for the caller's, since the speech had words and was answered."""
@@ -51,6 +54,7 @@ class Foreground:
     def accept_speech(self) -> None:
         """Drops the level of noise, since sound that was taken for noise had words."""
         self._noise_dbov = _NONE_DBOV
+        self._set_loud()
 
     def reject_as_noise(self, noise: Pcm, frame_samples: int) -> None:
         """Learns the level of `noise`, which had no words: sound that is not louder is background, for some
@@ -63,12 +67,11 @@ class Foreground:
             most_dbov = self._level_dbov - (_SYLLABLES_DB if self._is_known else 0.0)
             self._noise_dbov = min(loud_dbov, most_dbov)
         self._hang = 0
+        self._set_loud()
 
-    @property
-    def loud_dbov(self) -> float:
-        """The level from which on a voiced frame is the caller's, whatever else is so."""
+    def _set_loud(self) -> None:
         known = self._frames >= _KNOWN_FRAMES
-        return max(self._noise_dbov, self._level_dbov - ASIDE_MARGIN_DB if known else _NONE_DBOV)
+        self.loud_dbov = max(self._noise_dbov, self._level_dbov - ASIDE_MARGIN_DB if known else _NONE_DBOV)
 
     def pass_over(self, frames: int) -> None:
         """Takes so many frames that are unvoiced."""
@@ -91,6 +94,11 @@ class Foreground:
         if level_dbov is None:
             self.pass_over(1)
             return False
+        behind = self._weigh(level_dbov, ASIDE_MARGIN_DB if over_agent else MARGIN_DB)
+        self._set_loud()
+        return behind
+
+    def _weigh(self, level_dbov: float, margin_db: float) -> bool:
         if level_dbov < self._noise_dbov:
             self._noise_dbov -= _FORGET_DB
             self._hang -= self._hang > 0
@@ -98,7 +106,7 @@ class Foreground:
         above_db = level_dbov - self._level_dbov
         if above_db > 0.0:
             self._level_dbov += above_db if self._frames == 0 else _ATTACK * above_db
-        if above_db > -(ASIDE_MARGIN_DB if over_agent else MARGIN_DB):
+        if above_db > -margin_db:
             self._frames += 1
             self._hang = _HANG_FRAMES
             return False

@@ -12,6 +12,7 @@ speaks, and 2.5 µs while the caller has been silent for half a second: no delay
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import numpy as np
@@ -43,22 +44,26 @@ class EchoGate:
     def __init__(self, rate_hz: int) -> None:
         if rate_hz not in LINE_RATES_HZ:
             raise ValueError(f"rate_hz={rate_hz}: not one of {LINE_RATES_HZ}")
-        size = frame_samples(rate_hz)
         self._taps = thinning_taps(rate_hz)
-        self._far, self._near = np.zeros((2, self._taps.size + 2 * size), np.float32)
-        stretch = max(size, kernels.ECHO_LAGS + _COARSE)
-        self._played, self._heard = np.zeros((2, kernels.ECHO_THINNED + stretch), np.float32)
-        self._rings = np.zeros((2, kernels.ECHO_RING), np.float32)
-        self._sums = np.zeros((2, kernels.ECHO_LAGS), np.float32)
-        self._weights = np.zeros((2, kernels.ECHO_TAPS), np.float32)
+        self._rings = np.empty(0, np.int16)  # no memory before the first played frame
         self._state = np.zeros(kernels.ECHO_COLUMNS, np.float32)
         self._state[kernels.ECHO_LOCKED] = -1.0
         self._state[kernels.ECHO_QUIET] = kernels.ECHO_HANG
         self._played_at = -TAIL_S
         self._next_played = self._next_heard = 0  # in samples at 2 kHz, on the clock of `now`
 
+    def _open(self, size: int) -> None:
+        self._far, self._near = np.zeros((2, self._taps.size + 2 * size), np.float32)
+        stretch = max(size, kernels.ECHO_LAGS + _COARSE)
+        self._played, self._heard = np.zeros((2, kernels.ECHO_THINNED + stretch), np.float32)
+        self._rings = np.zeros(kernels.ECHO_RINGS, np.int16)
+        self._sums = np.zeros((2, kernels.ECHO_LAGS), np.float32)
+        self._weights = np.zeros((2, kernels.ECHO_TAPS), np.float32)
+
     def played(self, frame: Pcm, now: float) -> None:
         """Takes a frame (20 ms of int16 at the leg's rate) that was sent at loop time `now`."""
+        if not self._rings.size:
+            self._open(frame.size)
         if now - self._played_at > TAIL_S:
             self._begin(now)
         self._played_at = now
@@ -75,7 +80,7 @@ class EchoGate:
         due = round(now * _COARSE_HZ)
         position = self._next_heard if abs(due - self._next_heard) <= REALIGN else due
         self._next_heard = position + _COARSE
-        if now - self._played_at > TAIL_S:
+        if now - self._played_at > TAIL_S or not self._rings.size:
             return False
         kernels.echo_thin(frame, self._taps, self._near, self._heard)
         share = kernels.echo_share(self._rings, position, self._heard, self._sums, self._weights, self._state)
@@ -96,7 +101,7 @@ class EchoGate:
     def _begin(self, now: float) -> None:
         """Clears the played audio when the agent begins to speak; keeps lag and filter of the line."""
         self._next_played = round(now * _COARSE_HZ)
-        self._rings[:] = 0.0
+        self._rings[:] = 0
         self._sums[:] = 0.0
         self._state[: kernels.ECHO_LOCKED] = 0.0
         self._state[kernels.ECHO_QUIET] = kernels.ECHO_HANG
@@ -110,6 +115,7 @@ class EchoGate:
         self._next_played = due
 
 
+@functools.cache
 def thinning_taps(rate_hz: int) -> kernels.Floats:
     """Gives the low-passes by which `kernels.echo_thin` decimates frames at `rate_hz`."""
     size = frame_samples(rate_hz)

@@ -39,6 +39,8 @@ _I16: Final = _TYPES.int16[::1]
 _F32: Final = _TYPES.float32[::1]
 _F32_2D: Final = _TYPES.float32[:, ::1]
 _I64: Final = _TYPES.int64
+_I16_: Final = _TYPES.int16
+_F32_: Final = _TYPES.float32
 _F64: Final = _TYPES.float64
 _VOID: Final = _TYPES.void
 _STEP: Final[Any] = _TYPES.UniTuple(_I64, 2)
@@ -578,7 +580,8 @@ def dtmf_step(frame: Pcm, buffer: Floats, cosines: Floats, sines: Floats, state:
 # The lag is searched at 2 kHz (1160 lags at every other frame); the echo is then predicted at 4 kHz by a
 # short adaptive filter around that lag. Both get the signal without its spectral tilt: two voices, and a
 # voice and the same voice a pitch period later, then correlate less.
-ECHO_RING: Final = 4096  # samples at either rate: a second and more, and a power of two
+ECHO_RING: Final = 4096  # samples at 4 kHz, half as many at 2 kHz: a second, and a power of two
+ECHO_RINGS: Final = ECHO_RING + ECHO_RING // 2
 ECHO_EARLIEST: Final = -80  # lags at 2 kHz: 40 ms early (packets leave ahead of their time) to 540 ms late
 ECHO_LATEST: Final = 1080
 ECHO_LAGS: Final = ECHO_LATEST - ECHO_EARLIEST + 1
@@ -639,19 +642,27 @@ def echo_thin(frame: Pcm, taps: Floats, history: Floats, out: Floats) -> None:
     _echo_decimate(fresh, taps[split:], history[split + size :], out[ECHO_FINE:ECHO_THINNED])
 
 
-@compiled(_VOID(_F32_2D, _I64, _F32))
-def echo_remember(rings: Floats, position: int, thinned: Floats) -> None:
-    """Writes a played frame, `thinned` by `echo_thin`, to the rings (row 0: 4 kHz, row 1: 2 kHz). `position`:
-    that of the frame's first sample at 2 kHz on the common clock; not negative."""
-    mask = ECHO_RING - 1
+@compiled(_I16_(_F32_), inner=True)
+def _echo_rounded(sample: float) -> int:
+    """Rounds to the nearest; saturates, since without its tilt a loud sample may be larger than it was."""
+    rounded: Any = np.int32(sample + np.float32(65536.5)) - 65536  # truncation of what is positive: floor
+    return int(min(max(rounded, -32768), 32767))
+
+
+@compiled(_VOID(_I16, _I64, _F32))
+def echo_remember(rings: Pcm, position: int, thinned: Floats) -> None:
+    """Writes a played frame, `thinned` by `echo_thin`, to the rings: `ECHO_RING` samples at 4 kHz, then half
+    as many at 2 kHz. `position`: that of the frame's first sample at 2 kHz on the common clock; not
+    negative."""
+    fine, coarse = ECHO_RING - 1, ECHO_RING // 2 - 1
     for i in range(ECHO_FINE):
-        rings[0, (2 * position + i) & mask] = thinned[i]
+        rings[(2 * position + i) & fine] = _echo_rounded(thinned[i])
     for i in range(ECHO_COARSE):
-        rings[1, (position + i) & mask] = thinned[ECHO_FINE + i]
+        rings[ECHO_RING + ((position + i) & coarse)] = _echo_rounded(thinned[ECHO_FINE + i])
     for i in range(2 * ECHO_FINE):  # replaces audio of a second ago, where nothing is played yet
-        rings[0, (2 * position + ECHO_FINE + i) & mask] = 0.0
+        rings[(2 * position + ECHO_FINE + i) & fine] = 0
     for i in range(2 * ECHO_COARSE):
-        rings[1, (position + ECHO_COARSE + i) & mask] = 0.0
+        rings[ECHO_RING + ((position + ECHO_COARSE + i) & coarse)] = 0
 
 
 @compiled(_VOID(_F32, _F32, _F32), fastmath=True, inner=True)
@@ -754,14 +765,13 @@ def _echo_energy(heard: Floats, state: Floats) -> float:
     return float(energy)
 
 
-@compiled(_F64(_F32_2D, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
+@compiled(_F64(_I16, _I64, _F32, _F32_2D, _F32_2D, _F32), fastmath=True)
 def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
-    rings: Floats, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
+    rings: Pcm, position: int, thinned: Floats, sums: Floats, weights: Floats, state: Floats
 ) -> float:
     """The share of a caller's frame that is the agent's echo, 0 to 1, over the last frames; 0 until an echo
     is found. No lag is searched while the caller is silent, which tells nothing about an echo. `thinned`: by
     `echo_thin`, with room for played audio at its end; `weights`: the filter and its last good state."""
-    mask = ECHO_RING - 1
     fine, coarse = thinned[:ECHO_FINE], thinned[ECHO_FINE:ECHO_THINNED]
     played = thinned[ECHO_THINNED:]
     energy = np.float32(_echo_energy(fine, state))
@@ -772,7 +782,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     if searched and state[_COUNT] == 0.0:
         state[_SEARCHES] += 1.0
         for i in range(ECHO_LAGS + ECHO_COARSE - 1):
-            played[i] = rings[1, (position - ECHO_LATEST + ECHO_RING + i) & mask]
+            played[i] = rings[ECHO_RING + ((position - ECHO_LATEST + ECHO_RING + i) & (ECHO_RING // 2 - 1))]
         _echo_search(coarse, played, sums, state)
     sure = _echo_lock(sums, weights, state) if searched else 0
     if state[_LOCKED] < 0.0:
@@ -780,7 +790,7 @@ def echo_share(  # noqa: PLR0917 (a kernel: numba takes no keywords)
     delay = 2 * (ECHO_LATEST - int(state[_LOCKED])) - _LEAD
     first = 2 * position - delay - (ECHO_TAPS - 1) + 2 * ECHO_RING
     for i in range(ECHO_FINE + ECHO_TAPS - 1):
-        played[i] = rings[0, (first + i) & mask]
+        played[i] = rings[(first + i) & (ECHO_RING - 1)]
     unexplained = np.float32(_echo_unexplained(fine, played, weights[0]))
     # This frame has two thirds of the weight, so that a voice over the echo counts at once.
     state[_ERROR] = np.float32(0.5) * state[_ERROR] + min(unexplained, energy) + _OFFSET
@@ -979,7 +989,7 @@ def warm() -> None:
     dtmf_step(pcm, np.zeros(280, np.float32), tables, tables, np.zeros(DTMF_COLUMNS, np.float32))
     thinned = np.zeros(ECHO_THINNED + ECHO_LAGS + ECHO_COARSE, np.float32)
     echo_thin(pcm, np.ones(72, np.float32), np.zeros(72 + 2 * 160, np.float32), thinned)
-    rings, sums = np.zeros((2, ECHO_RING), np.float32), np.zeros((2, ECHO_LAGS), np.float32)
+    rings, sums = np.zeros(ECHO_RINGS, np.int16), np.zeros((2, ECHO_LAGS), np.float32)
     echo_remember(rings, 0, thinned)
     weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
     echo_share(rings, 0, thinned, sums, weights, echo)

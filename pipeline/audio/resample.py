@@ -22,6 +22,10 @@ _ATTENUATION_DB: Final = 80.0
 # channel pass, and aliases lie above 3.4 kHz.
 _PASS: Final = 0.85
 _STOP: Final = 1.15
+_PIECE_MS: Final = 50
+"""Of a long chunk what is filtered at once: a voice may give a whole sentence, and a call keeps its
+buffer."""
+
 KEPT: Final = 32
 """Filters that are kept, up to 200 kB each: a voice's server names the rate of each answer."""
 
@@ -104,16 +108,27 @@ class Resampler:
         A frame of 20 ms gives exactly 20 ms."""
         if self._up == self._down:
             return samples
-        size = samples.shape[0]
-        if size + self._history > self._buffer.shape[0]:
-            self._grow(size)
-        end = size * self._up
-        out = np.empty(max(0, -(-(end - self._position) // self._down)), np.int16)
-        kernels.polyphase(samples, self._buffer, self._filter.phases, out, (self._position, self._down))
-        self._position += out.shape[0] * self._down - end
+        size, most = samples.shape[0], self.from_hz * _PIECE_MS // 1000
+        out = np.empty(max(0, -(-(size * self._up - self._position) // self._down)), np.int16)
+        self._grow(min(size, most))
+        done = 0
+        for first in range(0, size, most):
+            done += self._filtered(samples[first : first + most], out[done:])
         return out
 
+    def _filtered(self, samples: Pcm, out: Pcm) -> int:
+        """Filters a piece that fits the buffer into the beginning of `out`; how many samples it gave."""
+        end = samples.shape[0] * self._up
+        count: int = max(0, -(-(end - self._position) // self._down))
+        kernels.polyphase(
+            samples, self._buffer, self._filter.phases, out[:count], (self._position, self._down)
+        )
+        self._position += count * self._down - end
+        return count
+
     def _grow(self, size: int) -> None:
+        if size <= self._buffer.shape[0] - self._history:
+            return
         buffer = np.zeros(self._history + size, np.float32)
         buffer[: self._history] = self._buffer[: self._history]
         self._buffer = buffer

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
-from pipeline.endpointing.policy import EndOfTurnScorer, TurnEvidence
+from pipeline.endpointing.policy import EVIDENCE_S, EndOfTurnScorer, TurnEvidence
+from pipeline.endpointing.prosody import LOOK_BACK_S
 from pipeline.endpointing.scorer import BuiltInDetector, by_words, unfinished
 from pipeline.errors import EngineError, contained
 
@@ -32,9 +33,16 @@ class EndOfTurnDetector:
     ) -> None:
         self.late = 0  # number of answers by the built-in scorer after a late or failed model
         self._model = model
+        if model is not None and executor is None:  # of its own: one that blocks holds up nothing else
+            executor = ThreadPoolExecutor(thread_name_prefix="end of turn")
         self._executor = executor
         self._deadline_s = deadline_s
         self._built_in = built_in or BuiltInDetector()
+
+    @property
+    def evidence_s(self) -> float:
+        """The most of a caller's audio that is looked at, in seconds."""
+        return LOOK_BACK_S if self._model is None else EVIDENCE_S
 
     async def p_eot(self, evidence: TurnEvidence) -> float:
         """Gives the probability that the turn is over, 0 to 1, at the latest after the deadline. Never

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from pipeline.audio import Pcm, kernels
 
-_LOOK_BACK_S: Final = 4.0
+LOOK_BACK_S: Final = 4.0
+"""Most audio that is looked at, in seconds."""
+
 _VOICING: Final = 0.5  # normalised autocorrelation of a voiced frame
 _LOUD_DB: Final = 30.0  # a frame this far below the loudest is unvoiced
 _ENDING: Final = 12  # voiced frames of 10 ms: the last syllable or so
@@ -83,7 +85,7 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
 
 def _voice_in(audio: Pcm, rate_hz: int) -> _Voice | None:
     ratio = rate_hz // kernels.PROSODY_HZ
-    size = min(len(audio), int(_LOOK_BACK_S * rate_hz)) // ratio * ratio
+    size = min(len(audio), int(LOOK_BACK_S * rate_hz)) // ratio * ratio
     thin = _thinned(audio[len(audio) - size :], ratio)
     count = (len(thin) - kernels.PROSODY_WINDOW - kernels.PROSODY_LONGEST) // kernels.PROSODY_HOP
     if count < _LEAST:

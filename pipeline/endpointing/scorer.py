@@ -11,16 +11,17 @@ figures."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 from pipeline.endpointing.cues import Cue, cues_of
 from pipeline.endpointing.phrase_model import wording
 from pipeline.endpointing.policy import Completeness, TurnEvidence
 from pipeline.endpointing.prosody import Prosody, prosody_of
-from pipeline.endpointing.sentence_model import SentenceEnds
+from pipeline.endpointing.sentence_model import SentenceEnds, sentence_ends
 from pipeline.endpointing.weights import ENGLISH, OTHERS, Terms
+from pipeline.errors import SettingsRefused
 from pipeline.text.word_lists import plain, word_lists
 
 ENDS: Final = "ends"
@@ -48,6 +49,13 @@ class BuiltInDetector:
     def __init__(self, ends: SentenceEnds | None = None) -> None:
         self._ends = ends
         self._wording = wording()  # reads a file, which must not happen in the first pause of a call
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> BuiltInDetector:
+        """Takes no keys. Raises `SettingsRefused`."""
+        if settings:
+            raise SettingsRefused("built-in", [(key, "unknown key; none is known") for key in settings])
+        return cls(sentence_ends())
 
     def p_eot(self, evidence: TurnEvidence) -> float:
         """Gives the probability that the turn is over, 0 to 1."""

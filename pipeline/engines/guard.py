@@ -22,7 +22,15 @@ from pipeline.errors import (
     contained,
 )
 from pipeline.latency import DecoderWaits
-from pipeline.speech import SpeechChunk, SpeechToText, TextToSpeech, speaking
+from pipeline.speech import (
+    IncrementalVoice,
+    SpeechChunk,
+    SpeechToText,
+    TextToSpeech,
+    VoicePerCall,
+    incremental,
+    speaking,
+)
 
 log = logging.getLogger(__name__)
 
@@ -213,32 +221,65 @@ class GuardedVoice:
         """Closes the engine behind the guard."""
         await self.engine.close()
 
+    def for_call(self, call_id: str, *, language: str) -> TextToSpeech:
+        """Gives the voice for one call behind the same guard, or itself."""
+        if not isinstance(self.engine, VoicePerCall):
+            return self
+        own = self.engine.for_call(call_id, language=language)
+        return GuardedVoice(own, self._guard, last=self._last, ahead_s=self._ahead_s)
+
+    def incremental(self) -> IncrementalVoice | None:
+        """Gives itself where the engine takes an answer's text while it is being written, and may be
+        asked; None otherwise."""
+        return self if incremental(self.engine) is not None else None
+
     def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises like the engine, with at most `longest_s` of audio. Raises `EngineError`:
         `EngineCircuitOpen` at once while the breaker is open, `EngineEndless` for too much audio."""
         return self.speak_ahead(text, language=language, ahead_s=0.0)
 
-    async def speak_ahead(
-        self, text: str, *, language: str, ahead_s: float
-    ) -> AsyncGenerator[SpeechChunk, None]:
+    def speak_ahead(self, text: str, *, language: str, ahead_s: float) -> AsyncGenerator[SpeechChunk, None]:
         """Synthesises like `speak`, with the `ahead_s` of `pipeline.speech.SharedVoice`."""
+        return self._counted(self.unguarded(text, language=language, ahead_s=ahead_s), _Waits())
+
+    def speak_pieces(self, pieces: AsyncIterator[str], *, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        """Synthesises an answer like `pipeline.speech.IncrementalVoice`, guarded like `speak`. The caller's
+        wait counts from a piece to the sound after it."""
+        given = _Given(pieces)
+        return self._counted(self._bounded(given, language), given)
+
+    async def _bounded(self, given: _Given, language: str) -> AsyncGenerator[SpeechChunk, None]:
+        """The chunks of an answer, of which there are no more than its text so far can take."""
+        voice, made = incremental(self.engine), 0
+        assert voice is not None
+        async with aclosing(_closable(voice.speak_pieces(given.pieces(), language=language))) as chunks:
+            async for chunk in chunks:
+                made += chunk.samples.shape[0]
+                if made > self.rate_hz * longest_s(given.text):
+                    raise EngineEndless(f"{self.name} does not stop")
+                yield chunk
+
+    async def _counted(
+        self, stream: AsyncGenerator[SpeechChunk, None], waits: _Waits
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """The chunks of a request that the breaker admits, whose result it gets."""
         guard = self._guard
         if not guard.admits(always=self._last):
             raise EngineCircuitOpen(f"{guard.name} is left alone after it failed")
-        waiting_since: float | None = _now()
+        waits.goes_on()
         begun = False
         try:
             with contained(guard.name):
-                async with aclosing(self.unguarded(text, language=language, ahead_s=ahead_s)) as chunks:
+                async with aclosing(stream) as chunks:
                     async for chunk in chunks:
-                        waiting_since, begun = None, True
+                        waits.since, begun = None, True
                         yield chunk
-                        waiting_since = _now()
+                        waits.goes_on()
         except EngineError as error:
             guard.failed(error)
             raise
         except (asyncio.CancelledError, GeneratorExit):
-            guard.given_up(0.0 if waiting_since is None else _now() - waiting_since)
+            guard.given_up(0.0 if waits.since is None else _now() - waits.since)
             raise
         if begun:
             guard.succeeded()
@@ -258,6 +299,36 @@ class GuardedVoice:
                 if left < 0:
                     raise EngineEndless(f"{self.name} does not stop")
                 yield chunk
+
+
+class _Waits:
+    """How long a caller waits for sound. `since`: a loop time; None while the caller does not wait."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+
+    def goes_on(self) -> None:
+        """Notes that the caller asks for the next chunk."""
+        self.since = _now()
+
+
+class _Given(_Waits):
+    """The pieces of an answer that a voice was given, and how long the caller waits for their sound."""
+
+    def __init__(self, pieces: AsyncIterator[str]) -> None:
+        super().__init__()
+        self.text = ""
+        self._pieces = pieces
+
+    async def pieces(self) -> AsyncIterator[str]:
+        """The pieces, as they come."""
+        async for piece in self._pieces:
+            self.text += f"{piece} "
+            self.since = self.since or _now()
+            yield piece
+
+    def goes_on(self) -> None:
+        """Notes that the caller asks for the next chunk, which may be of text that is still to come."""
 
 
 def longest_s(text: str) -> float:

@@ -163,18 +163,23 @@ class _Direct:
 
 
 class _Silent:
-    """The session's audio as silence, at the session's pace (`AudioSource`)."""
+    """The session's audio as silence, at the session's pace (`AudioSource`). A frame counts as sent when it
+    is read: a line reads ahead, and what it has when the silence ends never leaves."""
 
-    __slots__ = ("_source", "on_ready", "sent")
+    __slots__ = ("_source", "_time", "on_ready")
 
-    def __init__(self, source: AudioSource) -> None:
-        self._source = source
-        self.sent = source.sent
+    def __init__(self, source: AudioSource, time: Callable[[], float]) -> None:
+        self._source, self._time = source, time
         self.on_ready = source.on_ready
 
     def read(self) -> Pcm | None:
         frame = self._source.read()
-        return None if frame is None else np.zeros_like(frame)
+        if frame is None:
+            return None
+        self._source.sent(self._time())
+        return np.zeros_like(frame)
+
+    def sent(self, now: float) -> None: ...
 
 
 class Bridge:
@@ -309,7 +314,9 @@ class Bridge:
             (seat,) = self._seats
             listener = None if self._listener is None else _Direct(self, seat, self._listener)
             source = self._source
-            seat.leg.attach(listener or seat, _Silent(source) if source and self._source_muted else source)
+            if source is not None and self._source_muted:
+                source = _Silent(source, self._loop.time)
+            seat.leg.attach(listener or seat, source)
             return
         if not self._seats:
             self._stop_mixing()

@@ -70,12 +70,12 @@ class Playout:
     """The `AudioSource` of a session: one writer, one reader, both on the event loop.
 
     `tap`: called, where set, with every sent frame and its loop time; `line_tap`: with those that left from a
-    line. `volume`: the gain of the frames, for ducking."""
+    line. `volume`: the gain of the frames, for ducking. `frames`: those that are not known to have left."""
 
     __slots__ = (
-        "_current", "_dry", "_feed", "_frame", "_frames", "_held", "_last", "_listener", "_mark", "_open",
+        "_current", "_dry", "_feed", "_frame", "_held", "_last", "_listener", "_mark", "_open",
         "_past", "_room", "_sent", "_tail", "_waiting", "_wake", "_written",
-        "line_tap", "rate_hz", "tap", "volume",
+        "frames", "line_tap", "rate_hz", "tap", "volume",
     )  # fmt: skip
 
     def __init__(self, rate_hz: int, listener: PlayoutListener | None = None) -> None:
@@ -84,7 +84,7 @@ class Playout:
         self.line_tap: Callable[[Frames, Sequence[Left]], None] | None = None
         self._frame = frame_samples(rate_hz)
         self._listener = listener
-        self._frames: deque[Pcm] = deque()
+        self.frames: deque[Pcm] = deque()
         self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
         self._held, self._dry = False, True
         self.volume: Volume | LineVolume = Volume(rate_hz)
@@ -105,7 +105,7 @@ class Playout:
         `sent`. What waits is taken along."""
         self._withdraw()
         self._feed.close()
-        self._feed = NoFeed() if line is None else LineFeed(line, self._frames, self._past)
+        self._feed = NoFeed() if line is None else LineFeed(line, self.frames, self._past)
         self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
         self._supply()
 
@@ -116,7 +116,7 @@ class Playout:
 
     def catch_up(self) -> None:
         """Counts the frames of the line that have left. The line tells of those that are marked."""
-        while self._frames:
+        while self.frames:
             frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SENT)))
             if not told:
                 return
@@ -137,8 +137,8 @@ class Playout:
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
-        if self._frames and not self._held:
-            frame = self._frames.popleft()
+        if self.frames and not self._held:
+            frame = self.frames.popleft()
             self._past.append(frame)
             self._last = frame = frame if self.volume.full else self.volume.applied(frame)
             return frame
@@ -196,10 +196,10 @@ class Playout:
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
-        frames = max(0, min((samples - tail) // self._frame, len(self._frames) - 1))
+        frames = max(0, min((samples - tail) // self._frame, len(self.frames) - 1))
         frames = self._feed.take_back(frames)  # a word before them is not interrupted
         for _ in range(frames):
-            self._frames.pop()
+            self.frames.pop()
         self._tail, taken = self._tail[:0], tail + frames * self._frame
         self._written -= frames
         self._open.retract(taken)
@@ -226,8 +226,7 @@ class Playout:
         if self._tail.shape[0]:
             self._append(np.pad(self._tail, (0, self._frame - self._tail.shape[0])))
         self.catch_up()
-        self._open = None
-        utterance.ended = True
+        self._open, utterance.ended = None, True
         self._set_mark()
         if self._current is utterance and self._sent >= self._written:
             self._finish(utterance, utterance.last_sent_at)
@@ -237,7 +236,7 @@ class Playout:
         None if none had begun. The frame that the wire has is heard."""
         self._withdraw()
         heard = self.heard()
-        self._frames.clear()
+        self.frames.clear()
         self._past.clear()
         self.volume.reset()
         self._tail = self._tail[:0]
@@ -263,7 +262,7 @@ class Playout:
         if heard is not None:
             utterance = heard.utterance
             for _ in range(min(-(-utterance.into_word(heard.samples) // self._frame), len(self._past))):
-                self._frames.appendleft(self._past.pop())
+                self.frames.appendleft(self._past.pop())
                 self._sent -= 1
             self._set_mark()
             utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
@@ -289,16 +288,16 @@ class Playout:
     def is_filled(self) -> bool:
         """Whether a whole frame waits to be heard."""
         self.catch_up()
-        return bool(self._frames)
+        return bool(self.frames)
 
     @property
     def queued_samples(self) -> int:
         """Number of samples written and not yet read by the leg."""
         self.catch_up()
-        return len(self._frames) * self._frame + len(self._tail)
+        return len(self.frames) * self._frame + len(self._tail)
 
     async def room(self, max_queued_s: float = MAX_QUEUED_S) -> None:
-        """Waits until at most `max_queued_s` seconds of audio are queued; for one waiter at a time."""
+        """Waits until at most `max_queued_s` seconds of audio are queued."""
         frames = int(max_queued_s * self.rate_hz) // self._frame
         while self.queued_samples >= (frames + 1) * self._frame:
             waiting = self._room.asked(self._written - frames)
@@ -308,13 +307,12 @@ class Playout:
     # Events of utterances -----------------------------------------------------------------------------------
 
     def _append(self, samples: Pcm) -> None:
-        whole, was_empty = samples.shape[0] // self._frame, not self._frames
-        cut = whole * self._frame
-        self._tail = samples[cut:]
-        if not whole:
+        cut, was_empty = samples.shape[0] // self._frame * self._frame, not self.frames
+        self._tail = samples[cut:].copy()  # no view of the whole
+        if not cut:
             return
-        self._frames.extend(samples[:cut].reshape(whole, self._frame))
-        self._written += whole
+        self.frames.extend(samples[:cut].reshape(-1, self._frame))
+        self._written += cut // self._frame
         self._set_mark()
         if was_empty and self._listener is not None:
             self._listener.playout_filled()
@@ -322,7 +320,7 @@ class Playout:
 
     def _rouse(self) -> None:
         self._supply()
-        if self._dry and self._frames and not self._held:
+        if self._dry and self.frames and not self._held:
             self._dry = False
             if self._wake is not None:
                 self._wake()
@@ -342,9 +340,8 @@ class Playout:
     def _passed(self, now: float) -> None:
         if self._sent >= self._room.at:
             self._room.give()
-        utterance = self._current
-        if utterance is not None:
-            self._advance(utterance, now)
+        if self._current is not None:
+            self._advance(self._current, now)
         self._set_mark()
 
     def _advance(self, utterance: Utterance, now: float) -> None:
@@ -364,9 +361,12 @@ class Playout:
     def _finish(self, utterance: Utterance, now: float | None) -> None:
         """Ends the current utterance; `now` None: the utterance had no frame, and there is no event."""
         self._current = self._waiting.popleft() if self._waiting else None
+        if self._current is None and not self.frames:
+            self._past.clear()  # no word of it can be cut any more
+            self._last = self._tail
         self._set_mark()
         if self._listener is None or now is None:
             return
         self._listener.utterance_finished(utterance, now)
-        if not self._frames and self._current is None:
+        if not self.frames and self._current is None:
             self._listener.playout_ran_out(now)

@@ -7,9 +7,10 @@ call's clock: packets that arrive 5 and 35 ms apart are still 20 ms apart in the
 anew when a packet is too early for it (the first packet was late) or a second late (the far end restarted its
 clock).
 
-A frame costs two array assignments on the loop. Full blocks of a second go to the writing thread, which also
-opens and closes the files. A call never waits for the disk: when the disk is too slow, blocks are dropped,
-counted and replaced by silence. The header is updated every few seconds, so that a crash leaves a valid file.
+A frame costs an array assignment on the loop. Blocks go to the writing thread once the caller was heard
+beyond them, or when one channel is more than a second ahead of the other. The thread also opens and closes
+the files. A call never waits for the disk: when the disk is too slow, blocks are dropped, counted and
+replaced by silence. The header is updated every few seconds, so that a crash leaves a valid file.
 Audio that the disk refuses is lost, while the file stays valid, and the recording goes on at the right time
 once the disk has room."""
 
@@ -21,6 +22,7 @@ import os
 import stat
 import struct
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +42,10 @@ log = logging.getLogger(__name__)
 Block = npt.NDArray[np.int16]
 """Stereo PCM, shape (samples, 2): left the caller, right the agent."""
 
-MAX_WAITING: Final = 600
+BLOCK_S: Final = 0.4
+"""Length of a block, in seconds."""
+
+MAX_WAITING: Final = 1500
 """Most blocks of all calls together that wait for the disk: 6 s of 100 calls, 20 MB at 8 kHz."""
 
 CLOSE_S: Final = 15.0
@@ -49,9 +54,15 @@ CLOSE_S: Final = 15.0
 RESUME_S: Final = 2.0
 """Longest wait of `RecordingWriter.resume` for the existing file, in seconds."""
 
-_BLOCK_S: Final = 1.0
+_HELD: Final = 4
+"""Blocks in memory at the most: one channel may be three of them ahead of the other before audio is lost."""
+
+_BEHIND_MS: Final = 200
+"""How far the agent's frames may be told behind the caller's: what was said is told before what was heard
+later."""
+
 _SLACK_MS: Final = 60
-_HEADER_EVERY: Final = 5  # blocks
+_HEADER_EVERY: Final = 12  # blocks
 _HEADER_BYTES: Final = 44
 _NS: Final = 1e9
 _CALLER: Final = 0
@@ -62,9 +73,12 @@ class Recording:
     """One call's recording. Made by `RecordingWriter.open`; all methods run on the event loop."""
 
     __slots__ = (
-        "_block",
+        "_behind",
+        "_blocks",
         "_caller_base",
         "_closed",
+        "_due",
+        "_loop",
         "_lost",
         "_n",
         "_next",
@@ -85,19 +99,20 @@ class Recording:
         self.rate_hz = rate_hz
         self.muted = False
         """Whether frames are dropped: the file has silence in their place."""
-        self.done: asyncio.Future[Path] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[Path] = self._loop.create_future()
         self._writer = writer
         self._started_at = now
         self._n = frame_samples(rate_hz)
         self._slack = rate_hz * _SLACK_MS // 1000
-        self._samples = int(rate_hz * _BLOCK_S)
-        self._start = 0  # position of the block under way on the call's clock
-        # Two blocks: one channel may be a second ahead of the other before audio is lost.
-        self._block: Block = np.zeros((2 * self._samples, 2), np.int16)
+        self._behind = rate_hz * _BEHIND_MS // 1000
+        self._samples = int(rate_hz * BLOCK_S)
+        self._start = 0  # position of the first block on the call's clock
+        self._blocks: deque[Block] = deque()
         self._caller_base: int | None = None
         self._next_at = [0, 0]  # each channel's next position on the call's clock
         self._lost = 0
-        self._closed = False
+        self._due = self._closed = False
 
     @property
     def lost_blocks(self) -> int:
@@ -165,20 +180,40 @@ class Recording:
             frames, at = frames[1:], at + self._n
         at, size = max(at, self._start), frames.size
         self._next_at[channel] = max(self._next_at[channel], at + size)
-        offset = at - self._start
-        while offset + size > 2 * self._samples:
+        while at + size - self._start > _HELD * self._samples:
             self._flush()
-            offset = at - self._start
-        self._block[offset : offset + size, channel] = frames.reshape(-1)
+        self._lay(frames.reshape(-1), at - self._start, channel)
+        if not self._due and self._is_due():
+            self._due = True
+            self._loop.call_soon(
+                self._flush_due
+            )  # what the agent said meanwhile may be told in this turn of the loop
+
+    def _is_due(self) -> bool:
+        heard_to = self._next_at[_CALLER] - self._behind
+        return bool(self._blocks) and self._start + self._samples <= heard_to and not self._closed
+
+    def _flush_due(self) -> None:
+        self._due = False
+        while self._is_due():
+            self._flush()
+
+    def _lay(self, samples: Pcm, offset: int, channel: int) -> None:
+        """Writes samples into the blocks from `offset` on."""
+        number, offset = divmod(offset, self._samples)
+        while samples.size:
+            while number >= len(self._blocks):
+                self._blocks.append(np.zeros((self._samples, 2), np.int16))
+            part = samples[: self._samples - offset]
+            self._blocks[number][offset : offset + part.size, channel] = part
+            samples, number, offset = samples[part.size :], number + 1, 0
 
     def _flush(self) -> None:
-        """Hands the first of the two blocks to the writer."""
-        samples = self._samples
-        if not self._writer.take(self, self._block[:samples].copy()):
+        """Hands the first block to the writer."""
+        block = self._blocks.popleft() if self._blocks else np.zeros((self._samples, 2), np.int16)
+        if not self._writer.take(self, block):
             self._lost += 1
-        self._block[:samples] = self._block[samples:]
-        self._block[samples:] = 0
-        self._start += samples
+        self._start += self._samples
 
     def end(self, now: float | None = None) -> None:
         """Hands the rest of the audio to the writer; later calls have no effect. `now`: loop time of the
@@ -189,9 +224,17 @@ class Recording:
         end = max(self._next_at)
         if now is not None:
             end = max(end, round((now - self._started_at) * self.rate_hz))
-        while end - self._start > 2 * self._samples:
+        while end - self._start > _HELD * self._samples:
             self._flush()
-        self._writer.finish(self, self._block[: end - self._start].copy())
+        self._writer.finish(self, self._rest(max(0, end - self._start)))
+
+    def _rest(self, samples: int) -> Sequence[Block]:
+        """All that is in memory, as blocks of so many samples together."""
+        size = self._samples
+        while len(self._blocks) * size < samples:
+            self._blocks.append(np.zeros((size, 2), np.int16))
+        blocks, self._blocks = self._blocks, deque()
+        return [block[: samples - at * size] for at, block in enumerate(blocks) if at * size < samples]
 
     async def close(self, now: float | None = None) -> Path:
         """Calls `end`, waits until the file is complete and returns its path; later calls return the same
@@ -275,10 +318,13 @@ class RecordingWriter:
         self._send(recording, block, last=False)
         return True
 
-    def finish(self, recording: Recording, block: Block) -> None:
-        """Queues the last block of a recording, which is never dropped, and closes the file after it."""
+    def finish(self, recording: Recording, blocks: Sequence[Block]) -> None:
+        """Queues the last blocks of a recording, which are never dropped, and closes the file after them."""
         self._send_skipped(recording)
-        self._send(recording, block, last=True)
+        *before, last = blocks or (0,)
+        for block in before:
+            self._send(recording, block, last=False)
+        self._send(recording, last, last=True)
 
     def _send_skipped(self, recording: Recording) -> None:
         skipped = self._skipped.pop(recording, 0)

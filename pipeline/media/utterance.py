@@ -51,6 +51,11 @@ class Utterance:
         """Begins a piece: the samples that follow say `text`."""
         self._pieces.append(_Piece(text, self.samples))
 
+    def extend_piece(self, text: str) -> None:
+        """Adds `text` to what the piece under way says."""
+        piece = self._pieces[-1]
+        piece.text = f"{piece.text} {text}".strip()
+
     def add(self, samples: int, words: Sequence[SpokenWord] = ()) -> None:
         """Counts `samples` more; `words` begin in these, with times counted from the start of the piece."""
         self.samples += samples

@@ -5,33 +5,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from enum import Enum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from pipeline.errors import EngineError
-from pipeline.net import egress
+from pipeline.net import egress, speech_framing
 from pipeline.net.http import GuardedSession, engine_errors, is_compressed
-from pipeline.net.untrusted import NotJson, read_json
+from pipeline.net.untrusted import MAX_CHARACTERS, NotJson, read_json
 
-MESSAGE_LIMIT: Final = 256 * 1024  # bytes
+MESSAGE_LIMIT: Final = 256 * 1024  # bytes, of words
+SOUND_LIMIT: Final = MAX_CHARACTERS  # bytes, of sound: 15 s in base64
 CONNECT_S: Final = 2.0
 HEARTBEAT_S: Final = 10.0
+
+
+class Framing(Enum):
+    """What a service's messages are: JSON in text or bytes; JSON in text and sound in bytes, which is read as
+    `{"sound": bytes}`; or Azure's (`pipeline.net.speech_framing`)."""
+
+    JSON = "json"
+    SOUND = "sound"
+    AZURE = "azure"
 
 
 class Socket:
     """An open websocket: JSON and bytes out, JSON objects in."""
 
-    def __init__(self, host: str, socket: aiohttp.ClientWebSocketResponse) -> None:
+    def __init__(self, host: str, socket: aiohttp.ClientWebSocketResponse, framing: Framing) -> None:
         self._host = host
         self._socket = socket
+        self._framing = framing
 
     async def send(self, message: bytes | Mapping[str, Any]) -> None:
         """Sends bytes, or an object as JSON. Raises `EngineError`."""
         with engine_errors(self._host):
             if isinstance(message, bytes):
                 await self._socket.send_bytes(message)
+            elif self._framing is Framing.AZURE:
+                await self._socket.send_str(speech_framing.written(message, datetime.now(UTC)))
             else:
                 await self._socket.send_json(message)
 
@@ -43,7 +58,7 @@ class Socket:
                 message = await self._socket.receive()
             if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
                 try:
-                    read = read_json(message.data)
+                    read = self._read(message.data)
                 except NotJson:
                     continue
                 if isinstance(read, Mapping):
@@ -52,19 +67,34 @@ class Socket:
                 code = self._socket.close_code or 1006
                 raise EngineError(f"{self._host} closed the socket ({code})", retryable=True)
 
+    def _read(self, content: str | bytes) -> Any:
+        if self._framing is Framing.AZURE:
+            return speech_framing.read(content)
+        if self._framing is Framing.SOUND and isinstance(content, bytes):
+            return {"sound": content}
+        return read_json(content)
+
 
 class SocketEndpoint:
     """Opens websockets to one server. `headers`: sent to the servers of `urls` with each request, and to no
-    other, whatever address an answer names. `host`: that of the first, for messages. Belongs to one event
-    loop."""
+    other, whatever address an answer names. `host`: that of the first, for messages. `longest`: most bytes of
+    a message. Belongs to one event loop."""
 
     def __init__(
-        self, urls: Iterable[str], *, headers: Mapping[str, str], allowed: egress.EgressPolicy | None = None
+        self,
+        urls: Iterable[str],
+        *,
+        headers: Mapping[str, str],
+        framing: Framing = Framing.JSON,
+        longest: int = MESSAGE_LIMIT,
+        allowed: egress.EgressPolicy | None = None,
     ) -> None:
         places = list(map(_server, urls))
         self.host = places[0][1]
         self._trusted = frozenset(places)
         self._headers = dict(headers)
+        self._framing = framing
+        self._longest = longest
         self._session = GuardedSession(allowed, connect_s=CONNECT_S, limit=0)
 
     @asynccontextmanager
@@ -77,10 +107,10 @@ class SocketEndpoint:
                     params=query,
                     headers=self._headers if _server(url) in self._trusted else {},
                     heartbeat=HEARTBEAT_S,
-                    max_msg_size=MESSAGE_LIMIT,
+                    max_msg_size=self._longest,
                 )
         try:
-            yield Socket(self.host, socket)
+            yield Socket(self.host, socket, self._framing)
         finally:
             await asyncio.shield(asyncio.create_task(_closed(socket)))
 

@@ -17,8 +17,11 @@ from pipeline.plane import step
 from pipeline.plane.atomic import enter, leave
 from pipeline.plane.native import I64, LINE, SCRATCH, SHARED, U8, VOID, T
 from pipeline.plane.reception import receive
+from pipeline.plane.reception.hearing import is_news
+from pipeline.plane.reception.receive import FRAMES_SHIFT
 
 _ADDRESS: Final = T.uintp
+BUSY: Final = -1
 
 
 def address_of(record: Any) -> int:
@@ -38,14 +41,18 @@ shared_at: Final[Any] = intrinsic(lambda typing_context, address: (SHARED(_ADDRE
 
 @compiled(I64(_ADDRESS, _ADDRESS, U8, I64, I64))
 def receive_at(line: int, scratch: int, data: Any, size: int, now_ns: int) -> int:
-    """Takes one datagram of the far end's, as `receive.receive` does."""
-    return receive.receive(line_at(line), scratch_at(scratch), data, size, now_ns)
-
-
-@compiled(I64(_ADDRESS, _ADDRESS, I64))
-def flush_at(line: int, scratch: int, now_ns: int) -> int:
-    """Plays what is in order by now, as `receive.flush` does."""
-    return receive.flush(line_at(line), scratch_at(scratch), now_ns)
+    """Takes one datagram of the far end's, as `receive.receive` does. How many frames were heard by now,
+    where there are news; else 0, and `BUSY` where the plane is at the row: for microseconds."""
+    record = line_at(line)
+    if not enter(record.owner[:]):
+        return BUSY
+    presses = record.presses
+    made = receive.receive(record, scratch_at(scratch), data, size, now_ns)
+    frames = 0
+    if made >> FRAMES_SHIFT and is_news(record, presses):
+        frames = record.frames
+    leave(record.owner[:])
+    return int(frames)
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, _ADDRESS, I64))

@@ -71,9 +71,11 @@ def encode(line: Any, frame: Any, payload: Any) -> int:
     return int(size)
 
 
-def begin_encoder(line: Any, kind: Kind) -> None:
-    """What is sent from now on is of `kind`. Raises `pipeline.audio.opus.OpusMissing`."""
-    line["send_resampling"][:HISTORY], line["resent"] = 0, 0
+def begin_encoder(line: Any, kind: Kind, rate_hz: int) -> None:
+    """What is sent from now on is of `kind`, at `rate_hz`. Raises `pipeline.audio.opus.OpusMissing`."""
+    line["resent"] = 0
+    if rate_hz != line["rate_hz"]:  # a page that is written is memory
+        line["send_resampling"][:HISTORY] = 0
     if kind is Kind.G722:
         g722_init(line["g722_sent"])
     elif kind is Kind.OPUS:

@@ -35,6 +35,9 @@ ASIDE: Final = 8
 """Datagrams of one stream that Python looks at: reports on the RTP port, and what may decide where the far
 end is."""
 
+BETWEEN: Final = 256
+"""Streams whose packets may leave between two ticks; those of others leave with the second."""
+
 OUTBOX: Final = 4
 """Packets of one stream that may be due at once."""
 
@@ -92,10 +95,11 @@ _PLAN: Final = (
     "latch_ns", "asides_read",
 )  # fmt: skip
 # What Python sets of what is sent: with the plan, the counts of what it asks for, and the counts of what was
-# sent before the present source.
+# sent before the present source. `discontinuous`: silence is not sent; `unwanted`: the agent's frames leave
+# as ever, and nobody gets them.
 _SENDING: Final = (
     "sends", "send_type", "send_kind", "send_step", "send_rate_hz", "events_type", "events_step", "own_ssrc",
-    "keys_wanted", "fades", "resets", "packets_before", "octets_before",
+    "discontinuous", "unwanted", "keys_wanted", "fades", "resets", "packets_before", "octets_before",
 )  # fmt: skip
 # What Python asks to be told, and when (see `pipeline.plane.reception.hearing`).
 _ATTENTION: Final = ("detects", "follows", "beat", "masked_until", "mark")
@@ -111,7 +115,7 @@ _NOTICED: Final = (
 )
 # What the plane sends.
 _SENT: Final = (
-    "sequence", "timestamp", "marker", "talking", "calm", "lead", "due_ns", "slot", "ticked_ns", "said_ns",
+    "sequence", "timestamp", "marker", "talking", "lead_ns", "due_ns", "slot", "ticked_ns", "said_ns",
     "packets_sent", "octets_sent", "send_errors", "keys_sent", "key_step", "key_timestamp", "key_as_tone",
     "fades_done", "resets_done", "resent", "departed", "departed_told",
 )  # fmt: skip
@@ -197,7 +201,7 @@ LINE: Final = np.dtype(
         ("echo", "f4", (kernels.ECHO_COLUMNS,)),  # of the echo gate
         ("echo_far", "f4", (ECHO_HISTORY,)),
         ("echo_near", "f4", (ECHO_HISTORY,)),
-        ("echo_rings", "f4", (2, kernels.ECHO_RING)),
+        ("echo_rings", "i2", (kernels.ECHO_RINGS,)),
         ("echo_sums", "f4", (2, kernels.ECHO_LAGS)),
         ("echo_weights", "f4", (2, kernels.ECHO_TAPS)),
         ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
@@ -267,6 +271,9 @@ class Field(IntEnum):
     DROPPED = 9
     SIZE = 10  # of the datagram in `packet`
     SENDER_LENGTH = 11  # of the address in `sender`
+    BETWEEN = 12  # streams in `between`
+    BETWEEN_NS = 13  # when the first packet of theirs is due
+    URGENT = 14  # 1: an event of these that wait for Python is wanted at once
 
 
 SHARED: Final = np.dtype(
@@ -275,6 +282,7 @@ SHARED: Final = np.dtype(
         ("pair", "i8", (4,)),
         ("events", "i8", (EVENTS, 4)),
         ("outgoing", "i8", (OUTBOX,)),  # size of each packet in `outbox`
+        ("between", "i8", (BETWEEN,)),  # numbers of streams with a packet that is due before the next tick
         ("ready", "u1", (64 * 16,)),
         ("sender", "u1", (ADDRESS_BYTES,)),
         ("packet", "u1", (PACKET_BYTES,)),

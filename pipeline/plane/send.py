@@ -1,13 +1,15 @@
 """RTP out: one packet each 20 ms, of the agent, of silence, or of a keyed digit.
 
-Silence is sent too: carriers expect a steady stream, and the NAT in between forgets a silent one. The first
-packet of a talkspurt has the marker bit (RFC 3551 4.1).
+Silence is sent too: carriers expect a steady stream, and the NAT in between forgets a silent one. Of a row
+that is `discontinuous` it is not: a browser takes that for DTX (RFC 7587 3.1.3), and ICE keeps the NAT open.
+The first packet of a talkspurt has the marker bit (RFC 3551 4.1).
 
 **Slots.** Streams are spread over four phases of the 20 ms: a hundred in one phase would leave as one burst.
 
 **Lead.** An agent's first words do not wait for the next tick: the packet due next leaves at once, and the
 following ones 20 ms after it, so the stream runs ahead of its regular clock by up to 20 ms, with its regular
-timestamps. In silence the lead is given back, a slot in each 16 packets.
+timestamps. In silence the lead is given back, `GIVE_BACK_NS` with each packet, which no jitter buffer
+notices; such packets leave between the ticks.
 
 **Stalls.** After the plane stood still, the frames missed are sent in one go up to `CATCH_UP`; of a longer
 stall the rest is skipped, and the timestamps move: time passed, nothing was said.
@@ -33,7 +35,7 @@ FRAME_NS: Final = 20_000_000
 SLOTS: Final = 4
 SLOT_NS: Final = FRAME_NS // SLOTS
 CATCH_UP: Final = 3
-CALM: Final = 16
+GIVE_BACK_NS: Final = 1_000_000
 HEADER_BYTES: Final = 12
 
 _COALESCE_NS: Final = 500_000
@@ -176,9 +178,12 @@ def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int
     played(line, scratch, slot, now_ns)
     if line.talking == 0:
         line.marker = 1
-    line.talking, line.calm, line.said_ns = taken + 1, 0, now_ns
+    line.talking, line.said_ns = taken + 1, now_ns
     fence()
     line.departed = taken + 1
+    if line.unwanted:
+        line.marker = 1
+        return 0
     return int(_encode(line, scratch, frame, packet))
 
 
@@ -193,8 +198,10 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
     else:
         taken = claim(line.word[:])
         if taken < 0:
-            line.talking, size = 0, _silence(line, scratch, packet)
-            line.calm += 1
+            line.talking, size = 0, 0
+            if not line.discontinuous:
+                size = _silence(line, scratch, packet)
+            line.lead_ns = max(0, line.lead_ns - GIVE_BACK_NS)
         else:
             size = _frame(line, scratch, taken, now_ns, packet)
     line.timestamp = (line.timestamp + line.send_step) & 0xFFFFFFFF
@@ -204,7 +211,7 @@ def packet_due(line: Any, scratch: Any, now_ns: int, packet: Any) -> int:
 @compiled(I64(LINE, I64), inner=True)
 def frames_due(line: Any, now_ns: int) -> int:
     """How many packets are due by now; the time of those that are not sent after a stall is skipped."""
-    late_ns = now_ns - line.due_ns + line.lead * SLOT_NS
+    late_ns = now_ns - line.due_ns + line.lead_ns
     if late_ns < -_COALESCE_NS:
         return 0
     due = max(0, late_ns) // FRAME_NS + 1
@@ -213,21 +220,28 @@ def frames_due(line: Any, now_ns: int) -> int:
         line.due_ns += (due - frames) * FRAME_NS
         line.timestamp = (line.timestamp + (due - frames) * line.send_step) & 0xFFFFFFFF
         line.marker = 1
-    if line.lead and line.calm >= CALM:
-        line.lead -= 1
-        line.calm = 0
-        return int(frames - 1)
     return int(frames)
 
 
 @compiled(I64(LINE, I64), inner=True)
+def due_between(line: Any, now_ns: int) -> int:
+    """When the next packet leaves, of a stream that gives back its lead before the next tick; 0: it leaves
+    with a tick."""
+    if line.lead_ns % SLOT_NS == 0:
+        return 0
+    at_ns, tick_ns = line.due_ns - line.lead_ns, (now_ns // SLOT_NS + 1) * SLOT_NS
+    return int(at_ns) if at_ns < tick_ns - _COALESCE_NS else 0
+
+
+@compiled(I64(LINE, I64), inner=True)
 def brought_forward(line: Any, now_ns: int) -> int:
-    """Audio came after silence: 1 where a packet may leave now, with the lead that takes; else 0."""
+    """Audio came after silence: 1 where a packet may leave now, with the lead that takes; else 0. A lead is
+    whole slots, so that speaking streams share ticks."""
     if line.talking or not line.sends or line.keys_sent != line.keys_wanted:
         return 0
-    ahead_ns = max(line.due_ns - now_ns, line.lead * SLOT_NS)
+    ahead_ns = max(line.due_ns - now_ns, line.lead_ns)
     if ahead_ns > FRAME_NS:
-        line.lead = SLOTS
+        line.lead_ns = FRAME_NS
         return 0
-    line.lead = (ahead_ns + SLOT_NS - 1) // SLOT_NS
+    line.lead_ns = (ahead_ns + SLOT_NS - 1) // SLOT_NS * SLOT_NS
     return 1

@@ -12,7 +12,7 @@ from pipeline.plane.codecs import begin_encoder
 from pipeline.plane.reception.frames import forget_tone
 from pipeline.plane.reception.order import forget_order
 from pipeline.plane.reception.telephone_event import forget_event
-from pipeline.plane.rows import HISTORY, NUMBERS, Kind
+from pipeline.plane.rows import NUMBERS, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,6 @@ def prepare(line: Any, number: int, *, rate_hz: int, patience_ms: int) -> None:
     up what is behind it for `patience_ms`. Who is at the row stays as it is."""
     for name in ("word", *NUMBERS, "media", "past", "tail"):
         line[name] = 0
-    line["resampling"][:HISTORY] = line["send_resampling"][:HISTORY] = 0
     line["number"], line["gains"] = number, 1.0
     line["rate_hz"], line["samples"] = rate_hz, frame_samples(rate_hz)
     line["patience_ns"] = patience_ms * 1_000_000
@@ -86,24 +85,27 @@ def detect_tones(line: Any, *, wanted: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """What a stream sends: the payload type and format of audio, and of RTP events (-1: keys are tones)."""
+    """What a stream sends: the payload type and format of audio, and of RTP events (-1: keys are tones).
+    `discontinuous`: nothing of silence."""
 
     payload_type: int
     format: PayloadFormat
     events_type: int
     events_hz: int
     sends: bool
+    discontinuous: bool = False
 
 
 def begin_sending(line: Any, fd: int, *, first_due_ns: int) -> None:
     """A stream over `fd` whose packets are due from `first_due_ns` on, and then each 20 ms."""
     line["fd"], line["due_ns"], line["open"] = fd, first_due_ns, True
     line["sequence"] = secrets.randbits(15)  # one that wraps soon upsets SRTP's roll-over counter
-    _new_source(line)
+    begin_source(line, secrets.randbits(32))
 
 
-def _new_source(line: Any) -> None:
-    line["own_ssrc"], line["timestamp"], line["marker"] = secrets.randbits(32), secrets.randbits(32), 1
+def begin_source(line: Any, ssrc: int) -> None:
+    """What is sent from now on is of the source `ssrc`."""
+    line["own_ssrc"], line["timestamp"], line["marker"] = ssrc, secrets.randbits(32), 1
     line["packets_before"], line["octets_before"] = line["packets_sent"], line["octets_sent"]
 
 
@@ -112,15 +114,15 @@ def configure_sending(line: Any, sending: Sending) -> None:
     one SSRC cannot be told apart by a receiver (RFC 7160)."""
     step = sending.format.clock_hz * FRAME_MS // 1000
     if line["send_step"] not in (0, step):
-        _new_source(line)
+        begin_source(line, secrets.randbits(32))
     if sending.sends and not line["sends"]:
         line["marker"] = 1
     if sending.format.kind != line["send_kind"]:
-        begin_encoder(line, sending.format.kind)
+        begin_encoder(line, sending.format.kind, sending.format.rate_hz)
     line["send_type"], line["send_kind"] = sending.payload_type, sending.format.kind
     line["send_step"], line["send_rate_hz"] = step, sending.format.rate_hz
     line["events_type"], line["events_step"] = sending.events_type, sending.events_hz * FRAME_MS // 1000
-    line["sends"] = sending.sends
+    line["sends"], line["discontinuous"] = sending.sends, sending.discontinuous
 
 
 def timestamp_at(line: Any, now: float) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections import deque
 from typing import Any, Final
 
 import llvmlite.binding
@@ -25,6 +24,7 @@ from pylibsrtp import Policy, Session, _binding
 
 from pipeline.audio.compiled import compiled
 from pipeline.plane.native import I64, LINE, U8, VOID, T
+from pipeline.plane.srtp_sources import SOURCES, LatestSources
 from pipeline.plane.srtp_suite import Master, Masters
 
 _typeof: Final[Any] = numba.typeof
@@ -33,10 +33,6 @@ _NO_KEY: Final = 13  # srtp_err_status_no_ctx
 _NO_ADDRESS: Final = 0
 _WINDOW: Final = 1024
 """Packets that may overtake one: what RFC 3711 3.3.2 asks for is 64, 20 s here."""
-
-SOURCES: Final = 16
-"""Sources of one key that libsrtp keeps a context for. A call has a few: one, and another for music on hold.
-With ten thousand a packet takes 40 µs, with forty thousand 280, of the thread that serves all calls."""
 
 _LITTLE: Final = sys.byteorder == "little"
 
@@ -179,6 +175,12 @@ def _address_of(session: Session) -> int:
     return int(_binding.ffi.cast("uintptr_t", session._srtp[0]))
 
 
+def seal_by(line: Any, session: Session, tag_bytes: int) -> None:
+    """The row's packets leave protected by `session` alone from now on. It must live while the row is open,
+    and protects nothing for anyone who does not hold the row."""
+    line["encrypted"], line["sealer"], line["tag_bytes"] = 1, _address_of(session), tag_bytes
+
+
 class Sealer:
     """Protects the RTCP of what is sent, and names the session by which the plane protects its RTP. `master`:
     the key of both."""
@@ -208,7 +210,7 @@ class Opener:
         self._record["session"] = _address_of(self._rtp)
         self._record["kept"] = _NO_ADDRESS if self._kept is None else _address_of(self._kept)
         self.address = int(self._record.ctypes.data)
-        self._reporters: deque[int] = deque()
+        self._reporters = LatestSources()
 
     def rolled_over(self, ssrc: int) -> tuple[int, int] | None:
         """How often the numbers of the source have rolled over, as (ssrc, count); None: never. The caller
@@ -224,11 +226,7 @@ class Opener:
             opened = bytes(self._rtcp.unprotect_rtcp(data))
         except (pylibsrtp.Error, ValueError):  # ValueError: longer than any report
             return None
-        ssrc = int.from_bytes(opened[4:8])
-        if ssrc not in self._reporters:
-            self._reporters.append(ssrc)
-            if len(self._reporters) > SOURCES:
-                self._rtcp.remove_stream(self._reporters.popleft())
+        self._reporters.meet(int.from_bytes(opened[4:8]), self._rtcp)
         return opened
 
 

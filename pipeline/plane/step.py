@@ -1,7 +1,8 @@
 """One step of the plane: datagrams in, packets and events out. Pure: no socket, no clock, no Python.
 
 A datagram lies in `Shared.packet` and its sender's address in `Shared.sender` when `take` is called; `due`
-leaves the packets to send in `Shared.outbox`. The thread, the event loop's timer and tests call the same two.
+leaves the packets to send in `Shared.outbox`, and in `Shared.between` the stream whose next one is due before
+the next tick. The thread, the event loop's timer and tests call the same two.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from pipeline.plane.atomic import fence
 from pipeline.plane.native import BOOL, I64, LINE, SCRATCH, SHARED, U8, VOID
 from pipeline.plane.reception.hearing import is_news
 from pipeline.plane.reception.receive import HEADER_BYTES, PRESSES_SHIFT, VERDICT, Verdict, flush, receive
-from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, EVENTS, PAYLOAD_TYPES, Field, Happened
-from pipeline.plane.send import FRAME_NS, brought_forward, frames_due, packet_due
+from pipeline.plane.rows import ADDRESS_BYTES, ASIDE, BETWEEN, EVENTS, PAYLOAD_TYPES, Field, Happened
+from pipeline.plane.send import FRAME_NS, brought_forward, due_between, frames_due, packet_due
 from pipeline.plane.srtp import opened, sealed
 
 _HEARD, _SENT, _KEYED, _ASIDE = (
@@ -22,10 +23,13 @@ _HEARD, _SENT, _KEYED, _ASIDE = (
 )
 _HEAD, _TAIL, _DROPPED = int(Field.EVENT_HEAD), int(Field.EVENT_TAIL), int(Field.DROPPED)
 _SIZE, _LENGTH = int(Field.SIZE), int(Field.SENDER_LENGTH)
+_BETWEEN, _BETWEEN_NS = int(Field.BETWEEN), int(Field.BETWEEN_NS)
+_URGENT: Final = int(Field.URGENT)
 _REPORT: Final = int(Verdict.REPORT)
 _STRANGERS: Final = ASIDE - 2  # datagrams that may wait for Python: the rest is the far end's
 _MADE: Final = ~((1 << PRESSES_SHIFT) - 1)  # frames or keys
 _DTLS: Final = (20, 63)  # the first octet of a record (RFC 7983)
+_STUN: Final = 3  # the last first octet of a message
 
 
 @compiled(VOID(SHARED, I64, I64, I64, I64), inner=True)
@@ -57,6 +61,27 @@ def _put_aside(line: Any, shared: Any, most: int, now_ns: int) -> None:
     line.aside_size[slot, 0], line.aside_size[slot, 1] = size, clock[_LENGTH]
     line.asides += 1
     tell(shared, line.number, _ASIDE, slot, now_ns)
+    clock[_URGENT] = 1
+
+
+@compiled(VOID(LINE, SHARED, I64), inner=True)
+def _tell_heard(line: Any, shared: Any, presses: int) -> None:
+    """Tells of frames heard if they are news: a voice or a key at once, silence with what else there is.
+    `presses`: keys before them."""
+    urgent = line.stirred != 0 or line.presses != presses
+    if is_news(line, presses):
+        tell(shared, line.number, _HEARD, line.frames, line.presses)
+        if urgent:
+            shared.clock[_URGENT] = 1
+
+
+@compiled(VOID(LINE, SHARED, I64), inner=True)
+def _tell_sent(line: Any, shared: Any, now_ns: int) -> None:
+    """Tells of the agent's frames that left: at once to a source that is asked for each."""
+    line.departed_told = line.departed
+    tell(shared, line.number, _SENT, line.departed, now_ns)
+    if line.mark == 0:
+        shared.clock[_URGENT] = 1
 
 
 @compiled(BOOL(LINE, U8, I64), inner=True)
@@ -91,9 +116,10 @@ def _opened(line: Any, shared: Any) -> bool:
 
 @compiled(BOOL(LINE, SHARED), inner=True)
 def _is_handshake(line: Any, shared: Any) -> bool:
-    """Whether the datagram is one of DTLS that Python wants to see."""
+    """Whether the datagram is one of DTLS or STUN that Python wants to see."""
     first = shared.packet[0]
-    return bool(line.handshakes and shared.clock[_SIZE] and _DTLS[0] <= first <= _DTLS[1])
+    wanted = first <= _STUN or _DTLS[0] <= first <= _DTLS[1]
+    return bool(line.handshakes and shared.clock[_SIZE] and wanted)
 
 
 @compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
@@ -115,19 +141,31 @@ def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
         return 0
     presses = line.presses
     made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
-    if made & _MADE and is_news(line, presses):
-        tell(shared, line.number, _HEARD, line.frames, line.presses)
+    if made & _MADE:
+        _tell_heard(line, shared, presses)
     if made & VERDICT == _REPORT:
         _put_aside(line, shared, ASIDE, now_ns)
     return 1
+
+
+@compiled(VOID(LINE, SHARED, I64), inner=True)
+def _note_between(line: Any, shared: Any, now_ns: int) -> None:
+    """Puts a stream into `between` whose next packet does not wait for the tick."""
+    clock, at_ns = shared.clock, due_between(line, now_ns)
+    count = clock[_BETWEEN]
+    if at_ns == 0 or count == BETWEEN:
+        return
+    shared.between[count] = line.number
+    clock[_BETWEEN_NS] = at_ns if count == 0 else min(at_ns, clock[_BETWEEN_NS])
+    clock[_BETWEEN] = count + 1
 
 
 @compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
 def due(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
     """Puts the packets that are due of the stream at whose row the caller is into `outbox`; how many."""
     presses = line.presses
-    if line.held and flush(line, scratch, now_ns) & _MADE and is_news(line, presses):
-        tell(shared, line.number, _HEARD, line.frames, line.presses)
+    if line.held and flush(line, scratch, now_ns) & _MADE:
+        _tell_heard(line, shared, presses)
     word, frames, count = line.word[0], 1, 0
     waits = (word >> 32) < (word & 0xFFFFFFFF)
     if line.talking or not waits or not brought_forward(line, now_ns):
@@ -139,13 +177,14 @@ def due(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
             size = sealed(line, shared.outbox[count], size)
         line.due_ns += FRAME_NS
         if line.departed >= line.mark and line.departed != line.departed_told:
-            line.departed_told = line.departed
-            tell(shared, line.number, _SENT, line.departed, now_ns)
+            _tell_sent(line, shared, now_ns)
         if line.keys_sent != keys:
             tell(shared, line.number, _KEYED, line.keys_sent, now_ns)
+            shared.clock[_URGENT] = 1
         if size and line.remote_size:
             shared.outgoing[count] = size
             count += 1
+    _note_between(line, shared, now_ns)
     return int(count)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -163,6 +164,8 @@ class AgentTurns:
                 self._owner.reply_heard(self._loop.time())
 
     async def _failed(self, reply: Reply, reason: str) -> None:
+        with suppress(EngineError):  # `reason` is told
+            await self._voice.finish()
         await reply.settled()
         reply.under_way = False
         self._turn_log.fault_now("agent", reason)

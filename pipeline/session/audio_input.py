@@ -42,14 +42,16 @@ QUIET_LINE_S: Final = 0.2
 packets and the wait for a lost one stay below this time."""
 
 
-IDLE_FRAMES: Final = 10
-"""Frames of silence after which a line that listens by itself tells of them: 200 ms."""
+IDLE_FRAMES: Final = 16
+"""Frames of silence after which a line that listens by itself tells of them: 320 ms, a third of what its ring
+holds."""
 
-OPEN_FRAMES: Final = 3
-"""The same while an utterance is recognised."""
+OPEN_FRAMES: Final = 5
+"""The same while an utterance is recognised; of a loud voice too, whose end is told at once."""
 
 _NS: Final = 1e9
-_LOOKED_AT: Final = STIRRING | Note.JUDGED
+_JUDGED, _ECHO, _MASKED = int(Note.JUDGED), int(Note.ECHO), int(Note.MASKED)  # `&` of an `IntFlag` is slow
+_LOOKED_AT: Final = STIRRING | _JUDGED
 
 
 class Sound(Enum):
@@ -63,7 +65,7 @@ class Sound(Enum):
 
 def _silent_until(told: Sequence[Told], first: int) -> int:
     """Where the silence that begins at frame `first` ends; `first`: there is none."""
-    while first < len(told) and told[first][3] & _LOOKED_AT == Note.JUDGED:
+    while first < len(told) and told[first][3] & _LOOKED_AT == _JUDGED:
         first += 1
     return first
 
@@ -94,12 +96,13 @@ class AudioInput:
 
     `rate_hz`: of all frames. `sustained_ms`: length of a voice from which frames give `Sound.SUSTAINED`.
     `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`. `vad`: makes the voice
-    detector. `line`: that which detects the voice itself."""
+    detector. `line`: that which detects the voice itself. `alert`: each frame of a voice is wanted at once;
+    otherwise the ends of a voice and what may be background, the rest later."""
 
     __slots__ = (
-        "_active", "_alert", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs",
+        "_active", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs",
         "_n", "_own", "_run", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
-        "_voiced_end", "language", "line", "over_agent", "rate_hz", "voiced_samples",
+        "_voiced_end", "_wanted", "alert", "language", "line", "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(
@@ -124,7 +127,8 @@ class AudioInput:
         self._murmurs = 0  # frames of background since the last `Sound.MURMURED`
         self.line: Attention = NO_LINE
         self._idle = IDLE_FRAMES
-        self._active, self._alert = False, True
+        self._wanted: tuple[int, float] | None = None  # of the line
+        self._active, self.alert = False, True
         self._voiced_end = 0  # position after the last voiced frame
         self._started_at = 0  # position of the utterance's first voice
         self._heard_from = 0  # position of the first sample the recogniser got
@@ -140,7 +144,8 @@ class AudioInput:
         `NO_LINE`: by `push`."""
         self.line, self._idle = line, idle_frames
         line.detect(VAD)
-        line.attend(idle_frames)
+        self._wanted = None
+        self.attend()
 
     # Per frame ------------------------------------------------------------------------------------------
 
@@ -171,26 +176,27 @@ class AudioInput:
                 continue
             position, arrived_ns, made_up, note, level_dbov = told[first]
             now = arrived_ns / _NS
-            if note & Note.JUDGED:
+            if note & _JUDGED:
                 sound = self._taken(frames[first], position, now, note, level_dbov, concealed=bool(made_up))
                 if sound is not None:
                     heard(sound, now)
             first += 1
-        if not self._alert:
-            self.line.be_alert(self._foreground.loud_dbov)
+        self.attend()
 
-    def be_alert(self, *, wanted: bool) -> None:
-        """Takes each frame of a voice at once; otherwise its ends, what may be background, the rest later."""
-        self._alert = wanted
-        if wanted:
-            self.line.be_alert(ANY)
+    def attend(self) -> None:
+        """Tells the line what is wanted of it, where that has changed; `take` does so after its frames."""
+        frames = self._idle if self._kept.listening is None else min(OPEN_FRAMES, self._idle)
+        wanted = frames, ANY if self.alert else self._foreground.loud_dbov
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self.line.attend(*wanted)
 
     def _taken(
         self, frame: Pcm, position: int, now: float, note: int, level_dbov: float, *, concealed: bool
     ) -> Sound | None:
-        echo, verdict = bool(note & Note.ECHO), VERDICTS[note & 3]
+        echo, verdict = bool(note & _ECHO), VERDICTS[note & 3]
         self._kept.add(frame, position, now, echo=echo)
-        if note & Note.MASKED or position < self._masked_until:
+        if note & _MASKED or position < self._masked_until:
             self._skip_tone(frame)
             return None
         level = level_dbov if verdict.voiced else None
@@ -200,8 +206,8 @@ class AudioInput:
     def _pass_over(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes silence, which changes nothing but the clock and what is kept."""
         for _, _, _, note, _ in told:
-            self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & Note.ECHO else 0
-        self._foreground.pass_over(sum(not note & Note.ECHO for _, _, _, note, _ in told))
+            self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & _ECHO else 0
+        self._foreground.pass_over(sum(not note & _ECHO for _, _, _, note, _ in told))
         self._kept.add_all(frames, told)
 
     def _judge(
@@ -287,7 +293,6 @@ class AudioInput:
     def open(self, expected: Expected | None) -> None:
         """Opens an utterance that begins `PREROLL_MS` in the past; no effect on one that is open. Raises
         `EngineError`."""
-        self.line.catch_up()
         if self._kept.listening is not None:
             return
         frames = self._kept.last(PREROLL_MS // FRAME_MS)
@@ -299,7 +304,6 @@ class AudioInput:
         self._utterance_voiced = 0
         if not self._active:
             self._started_at = self._kept.end
-        self.line.attend(min(OPEN_FRAMES, self._idle))
 
     def close(self) -> None:
         """Ends the utterance and frees its recognition."""
@@ -307,7 +311,7 @@ class AudioInput:
         self._utterance_voiced = 0
         if listening is not None:
             listening.close()
-            self.line.attend(self._idle)
+            self.attend()
 
     @property
     def is_open(self) -> bool:

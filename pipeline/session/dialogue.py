@@ -27,7 +27,7 @@ from pipeline.session.prompts import LAST_WORDS
 from pipeline.session.recognition import Recognition
 from pipeline.session.turn_log import TurnLog
 from pipeline.session.type_ahead import MAX_TEXT_CHARS, TypeAhead
-from pipeline.session.voice_gate import BOTH_SPEAK, VoiceGate
+from pipeline.session.voice_gate import BOTH_SPEAK, PAUSED, VoiceGate
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.text.prompts import Phrase
@@ -145,7 +145,9 @@ class Dialogue:
         state = self._turns.state
         if sound is Sound.MURMURED and state is State.LISTENING:
             self._recognition.poll_background(self._turns.turn, self.agent_turns.expected, self._tasks)
-        taken_for = self._voice.heard(sound, self._turns, now)
+        taken_for: Sound | None = None if sound is Sound.MURMURED else sound
+        if state in PAUSED and sound is not Sound.STOPPED:
+            taken_for = self._voice.in_pause(sound, self._turns, now)
         if taken_for is Sound.STOPPED:
             self._fell_silent(state, now)
         elif taken_for is not None:
@@ -269,7 +271,8 @@ class Dialogue:
         self._step(lambda: self._turns.handle_timer(now), now)
 
     def _step(self, step: Callable[[], None], now: float) -> None:
-        self.playout.catch_up()
+        if self.playout.frames:
+            self.playout.catch_up()
         before = self._turns.state
         try:
             step()
@@ -296,7 +299,9 @@ class Dialogue:
         """Holds, ducks, restores or releases the playout on entering the turn machine's state."""
         state, ear = self._turns.state, self._audio_input
         ear.over_agent = state is State.SPEAKING or state in BOTH_SPEAK
-        ear.be_alert(wanted=state is not State.HEARING)
+        ear.alert = state is not State.HEARING
+        if ear.alert:
+            ear.attend()
         if state in _PLAIN and before in _PLAIN:
             return
         if state in _SILENCED:
@@ -352,12 +357,6 @@ class Dialogue:
             self._audio_input.believe(action.event.text)
         self.agent_turns.start(action, now, self._tasks)
 
-    def _confirm_turn(self, action: ConfirmTurn, now: float) -> None:
-        self.agent_turns.confirm_turn(action.endpoint_due, now)
-
-    def _interrupt(self, action: Interrupt, now: float) -> None:
-        self.agent_turns.interrupt(now)
-
     def _discard(self, action: Discard, now: float) -> None:
         if self._turns.state is State.LISTENING:
             self._watch.nobody(now)
@@ -395,8 +394,10 @@ _ACTIONS: Final[Mapping[type, Callable[[Dialogue, Any, float], None]]] = Mapping
         AcceptSpeech: Dialogue._accept_speech,
         RequestPartial: Dialogue._request_partial,
         StartReply: Dialogue._start_reply,
-        ConfirmTurn: Dialogue._confirm_turn,
-        Interrupt: Dialogue._interrupt,
+        ConfirmTurn: lambda dialogue, action, now: dialogue.agent_turns.confirm_turn(
+            action.endpoint_due, now
+        ),
+        Interrupt: lambda dialogue, action, now: dialogue.agent_turns.interrupt(now),
         PlayFiller: Dialogue._play_filler,
         AskAgain: lambda dialogue, action, now: dialogue.agent_turns.ask_again(action.turn, now),
         SayLastWords: Dialogue._say_last_words,

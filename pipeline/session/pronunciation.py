@@ -4,7 +4,8 @@ transcript as they are."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -39,13 +40,19 @@ class Respelled:
 
     def __init__(self, text: str, counts: Sequence[tuple[str, int]]) -> None:
         self.text = text
-        self._counts: Iterator[tuple[str, int]] | None = iter(counts) if counts else None
+        self._counts = deque(counts)
+        self._is_respelled = bool(counts)
         self._left = 0  # spoken words of the written one under way
+
+    def extend(self, more: Respelled) -> None:
+        """Adds a text that follows this one."""
+        self._counts += more._counts
+        self._is_respelled = self._is_respelled or more._is_respelled
 
     def words(self, spoken: Sequence[SpokenWord]) -> list[SpokenWord]:
         """Takes further words as the voice says them; returns the written ones, each with the times of all
         that stand for it in this piece."""
-        if self._counts is None:
+        if not self._is_respelled:
             return list(spoken)
         written: list[SpokenWord] = []
         for word in spoken:
@@ -54,7 +61,7 @@ class Respelled:
                 if written:
                     written[-1] = replace(written[-1], end=word.end)
                 continue
-            text, count = next(self._counts, (word.text, 1))
+            text, count = self._counts.popleft() if self._counts else (word.text, 1)
             self._left = max(0, count - 1)
             written.append(replace(word, text=text))
         return written

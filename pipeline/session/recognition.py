@@ -61,7 +61,9 @@ class Recognition:
     def open(self, expected: Expected | None) -> None:
         """Opens an utterance when the caller begins to speak; no effect on one that is open. A failure of the
         recogniser is recorded as a fault."""
-        self._turn_log.redaction.heard()
+        redaction = self._turn_log.redaction
+        if redaction.asked:
+            redaction.heard()
         self._expected = expected
         self._opened_at = self._loop.time()
         try:

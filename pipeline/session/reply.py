@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from pipeline.agent import (
@@ -119,10 +120,20 @@ class Reply:
         self.started = loop.time()
         self._voice.first_chunk_s = None
         self._stage.doing("agent_late")
-        async with closing(conversation.respond(self.event)) as acts:
-            async for act in acts:
-                if not await self._perform(act, loop.time()):
-                    break
+        self._voice.on_caught_up = caught_up = partial(self._stage.doing, "agent_late")
+        try:
+            async with closing(conversation.respond(self.event)) as acts:
+                async for act in acts:
+                    if not await self._perform(act, loop.time()):
+                        break
+            await self._voice.finish()
+        except asyncio.CancelledError:
+            if self.under_way:  # otherwise `cancel` did, and the voice may have the next reply
+                self._voice.abandon()
+            raise
+        finally:
+            if self._voice.on_caught_up is caught_up:  # otherwise the next reply has begun
+                self._voice.on_caught_up = None
         await self.settled()
         if not self._expected:
             self._stage.expect(None)
@@ -136,6 +147,7 @@ class Reply:
         self.under_way = False
         if self.task is not None:
             self.task.cancel()
+            self._voice.abandon()
 
     async def _perform(self, act: AgentAct, now: float) -> bool:
         """Carries out one act. False: no act can follow."""
@@ -145,14 +157,16 @@ class Reply:
                     self._agent_s = now - self.started
                 self._stage.doing("tts_late")
                 await self._voice.say(clean_text(act.text), interruptible=act.interruptible)
-                self._stage.doing("agent_late")
-                return True
-            case Expect():
-                self._expect(act)
+                if not self._voice.is_behind:
+                    self._stage.doing("agent_late")
                 return True
             case Trouble():
                 self._stage.fault(clean_text(act.message))
                 return True
+        await self._voice.finish()
+        if isinstance(act, Expect):
+            self._expect(act)
+            return True
         await self.settled()
         return await self._do(act)
 

@@ -27,12 +27,11 @@ from pipeline.audio.other_vads import MakeVoiceDetector
 from pipeline.audio.vad import EnergyVad
 from pipeline.call_progress.answer_detection import AnswerDecision, AnswerDetectionAgent, AnswerDetector
 from pipeline.endpointing.detector import EndOfTurnDetector
-from pipeline.endpointing.policy import EVIDENCE_S
 from pipeline.errors import RecordingError, boundary
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.net.untrusted import clean_text
-from pipeline.plane.incoming import ALWAYS, NO_LINE, Frames, Incoming, Told
+from pipeline.plane.incoming import ALWAYS, NO_LINE, Attention, Frames, Told
 from pipeline.plane.outgoing import Left
 from pipeline.result import EndReason, SessionObserver, SessionResult
 from pipeline.session.audio_input import IDLE_FRAMES, PREROLL_MS, AudioInput
@@ -42,7 +41,7 @@ from pipeline.session.prompts import Phrases
 from pipeline.session.turn_log import TurnLog
 from pipeline.session.word_clock import WordClock
 from pipeline.settings import SessionSettings
-from pipeline.speech import SpeechToText, TextToSpeech
+from pipeline.speech import SpeechToText, TextToSpeech, voices_of_call
 from pipeline.stt.fallback import of_call
 from pipeline.turns.events import LegEnded
 
@@ -62,7 +61,7 @@ class Session:
     `resumption`: a conversation that goes on, whose record this one takes over.
     """
 
-    _incoming: Incoming | None = None  # of a leg that detects voice and echo by itself
+    _incoming: Attention | None = None  # of a leg that detects voice and echo by itself
 
     def __init__(  # noqa: PLR0913 (the parts of a call; all keywords, half of them optional)
         self,
@@ -91,16 +90,14 @@ class Session:
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop, resumption=resumption)
         faulty = partial(self._turn_log.fault_now, "stt")
-        heard_by, self._of_call = of_call(stt, faulty, call_id=call_id, language=settings.language)
-        self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, judged=detector is not None)
+        heard_by, ears = of_call(stt, faulty, call_id=call_id, language=settings.language)
+        voices, own = voices_of_call((tts, *fallback_tts), call_id=call_id, language=settings.language)
+        self._of_call: tuple[SpeechToText | TextToSpeech, ...] = (*ears, *own)
+        self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, detector)
         parts = SessionParts(
-            leg=leg,
-            agent=self._agent,
-            voices=(tts, *fallback_tts),
-            phrases=phrases or Phrases(),
-            observer=observer,
+            leg=leg, agent=self._agent, voices=voices, phrases=phrases or Phrases(), observer=observer,
             detector=detector,
-        )
+        )  # fmt: skip
         self._dialogue = Dialogue(parts, self._audio_input, self._turn_log, settings=settings)
         self._words = WordClock(self._dialogue.playout, self._turn_log.agent_speaks)
         self._dialogue.playout.tap, self._dialogue.playout.line_tap = self._played, self._left
@@ -108,6 +105,15 @@ class Session:
     async def run(self) -> SessionResult:
         """Runs the conversation, from the first word to the hang-up, and returns its result. Failures of an
         engine, the agent, the leg or the disk do not raise; they are in the result."""
+        try:
+            reason = await self._converse()
+        finally:
+            for each in self._of_call:
+                await each.close()
+        self._dialogue.agent_turns.leave()  # breaks reference cycles: the session is freed at once
+        return await self._result(reason)
+
+    async def _converse(self) -> EndReason:
         dialogue = self._dialogue
         async with asyncio.TaskGroup() as tasks:
             try:
@@ -122,10 +128,7 @@ class Session:
         if reason is not EndReason.TRANSFER:
             await self._leg.hang_up()
         await dialogue.hear_out()
-        for each in self._of_call:
-            await each.close()
-        dialogue.agent_turns.leave()  # breaks reference cycles: the session is freed without the collector
-        return await self._result(reason)
+        return reason
 
     async def _somebody_is_there(self) -> bool:
         """Waits for the verdict of answer detection where the settings say so. False: the call is over."""
@@ -160,12 +163,13 @@ class Session:
         """Takes a frame of the caller's audio: records it, and passes it to answer detection, the echo gate
         and voice detection. Parameters are those of `LegListener.audio_received`."""
         if self._recording is not None:
-            hidden = self._hidden if self._turn_log.redaction.covers(now) else None
+            hidden = self._hidden if now < self._turn_log.redaction.until else None
             self._recording.caller(frame if hidden is None else hidden, position, now)
         if self._answer_detector is not None:
             self._look_at(self._answer_detector, frame, now)
         if not self._dialogue.begun or self._leg.held:
             return
+        self._dialogue.playout.catch_up()  # the echo of what a line has said by itself
         echo = self._echo.is_echo(frame, now)
         sound = self._audio_input.push(frame, position, now, concealed=concealed, echo=echo)
         if sound is not None:
@@ -173,7 +177,7 @@ class Session:
 
     # From a leg that listens by itself (`LineListener`) -----------------------------------------------------
 
-    def line_connected(self, line: Incoming | None) -> None:
+    def line_connected(self, line: Attention | None) -> None:
         """Leaves voice detection and the echo gate to `line`, unless another detector is wanted."""
         self._incoming = line if self._may_listen else None
         if self._incoming is not None:
@@ -187,11 +191,13 @@ class Session:
 
     def frames_received(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes many frames of the caller's, with what the line has noticed in them."""
+        playout = self._dialogue.playout
+        if playout.frames:
+            playout.catch_up()  # what is heard and what is said stay together
         if self._incoming is None:
             for frame, (position, arrived_ns, made_up, _, _) in zip(frames, told, strict=True):
                 self.audio_received(frame, position, arrived_ns / _NS, concealed=bool(made_up))
             return
-        self._dialogue.playout.catch_up()  # what is heard and what is said stay together
         self._record(frames, told)
         if self._answer_detector is not None:
             for frame, (_, arrived_ns, _, _, _) in zip(frames, told, strict=True):
@@ -200,11 +206,11 @@ class Session:
             self._audio_input.take(frames, told, self._dialogue.heard)
 
     def _record(self, frames: Frames, told: Sequence[Told]) -> None:
-        recording, redaction = self._recording, self._turn_log.redaction
+        recording, masked_until = self._recording, self._turn_log.redaction.until
         if recording is None:
             return
-        if self._hidden is not None and redaction.covers(told[0][1] / _NS):
-            heard = [not redaction.covers(arrived_ns / _NS) for _, arrived_ns, _, _, _ in told]
+        if self._hidden is not None and told[0][1] / _NS < masked_until:
+            heard = [arrived_ns / _NS >= masked_until for _, arrived_ns, _, _, _ in told]
             frames = frames * np.array(heard, np.int16)[:, np.newaxis]
         recording.caller_frames(frames, told)
 
@@ -234,7 +240,7 @@ class Session:
         self._echo.played(frame, now)
         self._dialogue.sounded(((round(now * _NS), is_audible(frame)),))
         if self._turn_log.words_followed:
-            self._words.played(now)
+            self._words.played()
         if self._recording is not None:
             self._recording.agent(frame, now)
 
@@ -244,7 +250,7 @@ class Session:
                 self._echo.played(frame, sent_ns / _NS)
         self._dialogue.sounded(told)
         if self._turn_log.words_followed:
-            self._words.played(told[-1][0] / _NS)
+            self._words.played()
         if self._recording is not None:
             self._recording.agent_frames(frames, told)
 
@@ -254,6 +260,7 @@ class Session:
         self._ended = now = self._loop.time()
         self._dialogue.wind_up(now)
         self._dialogue.playout.tap = self._dialogue.playout.line_tap = None
+        self._words.close()
         if self._recording is not None:
             self._recording.end(now)
 
@@ -312,14 +319,18 @@ class Session:
 
 
 def _audio_input(
-    stt: SpeechToText, settings: SessionSettings, rate_hz: int, vad: MakeVoiceDetector, *, judged: bool
+    stt: SpeechToText,
+    settings: SessionSettings,
+    rate_hz: int,
+    vad: MakeVoiceDetector,
+    detector: EndOfTurnDetector | None,
 ) -> AudioInput:
-    """Makes the conversation's `AudioInput`; `judged`: keeps enough audio for the end-of-turn detector."""
+    """Makes the conversation's `AudioInput`, which keeps as much audio as `detector` looks at."""
     return AudioInput(
         stt,
         rate_hz=rate_hz,
         language=settings.language,
         sustained_ms=min(settings.duck_ms, settings.barge_in_ms),
-        kept_ms=round(EVIDENCE_S * 1000) if judged else PREROLL_MS,
+        kept_ms=PREROLL_MS if detector is None else round(detector.evidence_s * 1000),
         vad=vad,
     )

@@ -11,7 +11,8 @@ from pipeline.turns.events import State
 from pipeline.turns.machine import Turns
 
 BOTH_SPEAK: Final = frozenset((State.OVERLAPPING, State.OVERLAPPED, State.DUCKED, State.JUDGING))
-_PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
+PAUSED: Final = frozenset((State.ENDPOINTING, State.PRESUMING, State.REPLYING))
+"""States in which the caller pauses."""
 
 BURST_MS: Final = 200
 """Least length of a voice that counts as the caller's in a pause on a noisy line. A shorter voice counts only
@@ -27,10 +28,11 @@ class VoiceGate:
         self._audio_input = audio_input
         self._settings = settings
 
-    def heard(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
-        """The change that `sound` counts as: `sound` itself, or on a noisy line `Sound.STARTED` for a voice
-        with words or of `BURST_MS`; None for noise and background speech."""
-        if sound is Sound.STOPPED or turns.state not in _PAUSED or not turns.noise.is_noisy(now):
+    def in_pause(self, sound: Sound, turns: Turns, now: float) -> Sound | None:
+        """The change that a sound in a pause of the caller's (`PAUSED`) counts as: `sound` itself, or on a
+        noisy line `Sound.STARTED` for a voice with words or of `BURST_MS`; None for noise and background
+        speech."""
+        if not turns.noise.is_noisy(now):
             return None if sound is Sound.MURMURED else sound
         lasts = (
             sound is not Sound.MURMURED

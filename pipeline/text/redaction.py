@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 MASK: Final = "••••"
@@ -15,15 +16,18 @@ def masked(text: str) -> str:
 
 class Redaction:
     """Decides whether the caller's words and digits are masked now. The agent asks for masking with `Expect`;
-    an utterance that began while masking was asked for stays masked to its end. `now`: loop time."""
+    an utterance that began while masking was asked for stays masked to its end. `now`: loop time.
 
-    __slots__ = ("_asked", "_heard", "_until")
+    `asked`: the next answer is masked. `until`: loop time before which the caller's audio is masked, infinity
+    while the words and digits are, and `TAIL_S` longer."""
+
+    __slots__ = ("_heard", "asked", "until")
 
     TAIL_S: Final = 1.0  # covers the in-band tone of the last digit, and of a surplus one
 
     def __init__(self) -> None:
-        self._asked = self._heard = False
-        self._until = 0.0
+        self.asked = self._heard = False
+        self.until = 0.0
 
     def ask(self, masked: bool, now: float) -> None:
         """Sets whether the next answer is masked."""
@@ -31,23 +35,21 @@ class Redaction:
 
     def heard(self) -> None:
         """Notes that an utterance of the caller began."""
-        self._heard = self._heard or self._asked
+        self._heard = self._heard or self.asked
 
     def forgotten(self, now: float) -> None:
         """Notes that the caller's utterance was closed."""
-        self._settle(self._asked, False, now)
+        self._settle(self.asked, False, now)
 
     @property
     def active(self) -> bool:
         """Whether the caller's words and digits are masked."""
-        return self._asked or self._heard
-
-    def covers(self, now: float) -> bool:
-        """Whether the caller's audio is masked at `now`: while `active`, and for `TAIL_S` after."""
-        return self._asked or self._heard or now < self._until
+        return self.asked or self._heard
 
     def _settle(self, asked: bool, heard: bool, now: float) -> None:
         was = self.active
-        self._asked, self._heard = asked, heard
-        if was and not self.active:
-            self._until = now + self.TAIL_S
+        self.asked, self._heard = asked, heard
+        if self.active:
+            self.until = math.inf
+        elif was:
+            self.until = now + self.TAIL_S

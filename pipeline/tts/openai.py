@@ -119,6 +119,8 @@ class SoundCutter:
 
     __slots__ = ("_begun", "_least", "_rate_hz", "_resample", "_rest", "_wav")
 
+    octets = 2
+
     def __init__(self, rate_hz: int) -> None:
         self._rate_hz = rate_hz
         self._least = rate_hz * CHUNK_MS // 1000 * 2

@@ -24,13 +24,16 @@ class Gather:
     unknown length."""
 
     __slots__ = (
-        "_at", "_end", "_end_until", "_hides", "_keys", "_masked", "_pause_s", "due", "expected", "taken",
+        "_at", "_end", "_end_until", "_hides", "_keys", "_masked", "_pause_s", "awaited", "due", "expected",
+        "taken",
     )  # fmt: skip
 
     def __init__(self, pause_s: float) -> None:
         self._pause_s = pause_s
         self.expected: Expected | None = None
         """The answers expected of the caller next; None: any."""
+        self.awaited: Expected | None = None
+        """The answers expected of the caller's next words: `expected` less the digits keyed so far."""
         self._masked = False
         self._keys = ""
         self.due = 0.0
@@ -45,23 +48,21 @@ class Gather:
     def expect(self, expected: Expected | None, *, masked: bool) -> None:
         """Sets the answers expected of the caller; `masked`: nobody but the agent may see the answer."""
         self.expected, self._masked = expected, masked
+        self._hold(self._keys)
 
     @property
     def has_begun(self) -> bool:
         """Whether the caller has keyed a part of an answer."""
         return bool(self._keys)
 
-    @property
-    def awaited(self) -> Expected | None:
-        """The answers expected of the caller's next words: `expected` less the digits keyed so far."""
-        expected = self.expected
-        if expected is None or not expected.digits or not self._keys:
-            return expected
-        return replace(expected, digits=max(1, expected.digits - len(self._keys)))
-
     def forget(self) -> None:
         """Drops the keys so far; the next key begins an answer."""
-        self._keys = ""
+        self._hold("")
+
+    def _hold(self, keys: str) -> None:
+        self._keys, self.awaited = keys, self.expected
+        if self.expected is not None and self.expected.digits and keys:
+            self.awaited = replace(self.expected, digits=max(1, self.expected.digits - len(keys)))
 
     def is_said_by(self, text: str, lists: WordLists) -> bool:
         """Whether `text` has only digits of the keys so far, or of those that the agent is answering, since
@@ -81,7 +82,7 @@ class Gather:
         self._end = ""
         if key == expected.terminator:
             return now
-        self._keys += key
+        self._hold(self._keys + key)
         pause_s = expected.key_timeout_s or self._pause_s
         self.due = due = now if self._is_whole() else now + pause_s
         self._end, self._end_until = expected.terminator, due + pause_s
@@ -90,7 +91,8 @@ class Gather:
 
     def take(self) -> str:
         """Returns the answer's keys and empties them; the terminator if that was the only key."""
-        self.taken, self._keys = self._keys or self._answer.terminator, ""
+        self.taken = self._keys or self._answer.terminator
+        self._hold("")
         return self.taken
 
     def is_trailing_key(self, key: str, now: float) -> bool:

@@ -27,8 +27,6 @@ recogniser may fail to understand a person."""
 
 NOISY_S: Final = 60.0  # time for which a line counts as noisy after noise was found
 KNOWN_AFTER_S: Final = 0.35  # delay from a word to its interim transcript
-VOICE_CHECK_S: Final = 0.25
-NOISE_CHECK_S: Final = 0.1  # shorter: on a noisy line only words show that the caller speaks
 
 
 class NoiseVerdict(Enum):
@@ -42,21 +40,18 @@ class NoiseVerdict(Enum):
 class NoiseEvidence:
     """The evidence for noise in `utterance` and on the line."""
 
-    __slots__ = ("_noisy_until", "_utterance", "last_speech_was_noise")
+    __slots__ = ("_utterance", "last_speech_was_noise", "noisy_until")
 
     def __init__(self, utterance: CallerUtterance, now: float) -> None:
         self._utterance = utterance
-        self._noisy_until = now
+        self.noisy_until = now
+        """Loop time up to which the line counts as noisy."""
         self.last_speech_was_noise = False
         """Whether the last voice had no word: on a noisy line the next voice counts only with one."""
 
     def is_noisy(self, now: float) -> bool:
         """Whether a voice on this line was found to be noise within the last `NOISY_S`."""
-        return now < self._noisy_until
-
-    def check_s(self, now: float) -> float:
-        """Seconds between two checks of a voice that goes on."""
-        return NOISE_CHECK_S if self.is_noisy(now) else VOICE_CHECK_S
+        return now < self.noisy_until
 
     def patience_s(self, now: float) -> float:
         """Seconds for which a voice may have no new word."""
@@ -107,7 +102,7 @@ class NoiseEvidence:
     def reject(self, now: float) -> None:
         """Takes the voice for noise: the line is noisy for `NOISY_S` from now on."""
         self._note_wordless_voice()
-        self._noisy_until = now + NOISY_S
+        self.noisy_until = now + NOISY_S
 
     def _note_wordless_voice(self) -> None:
         self.last_speech_was_noise = self._utterance.worded_at < self._utterance.voice_since

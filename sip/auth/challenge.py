@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sip.errors import MalformedMessage
 
@@ -20,10 +20,12 @@ _QUOTED_FIELDS = frozenset(("username", "realm", "nonce", "uri", "response", "cn
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Username and password of a trunk or a caller."""
+    """Username and password of a trunk or a caller. `hashes`: HA1 by the name of its hash (RFC 7616 3.4.2),
+    which count instead of the password."""
 
     username: str
     password: str
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ def digest_response(
     """Returns the `response` field (RFC 7616 3.4.1) in hexadecimal. `qop` None computes the form of RFC
     2069."""
     algorithm = base_algorithm(challenge.algorithm)
-    secret = hash_text(algorithm, f"{credentials.username}:{challenge.realm}:{credentials.password}")
+    secret = credentials.hashes.get(algorithm) or hash_text(
+        algorithm, f"{credentials.username}:{challenge.realm}:{credentials.password}"
+    )
     if challenge.algorithm.upper().endswith("-SESS"):
         secret = hash_text(algorithm, f"{secret}:{challenge.nonce}:{cnonce}")
     target = f"{method}:{uri}"

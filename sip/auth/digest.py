@@ -184,24 +184,29 @@ class Verifier:
         self._oldest_ms = -(2**63)  # nonces made before this may have been dropped, so they count as stale
 
     def challenges(
-        self, now: float, *, host: str = "", stale: bool = False, only: str | None = None
+        self, now: float, *, host: str = "", stale: bool = False, only: Sequence[str] | None = None
     ) -> list[str]:
         """Returns the values of WWW-Authenticate headers to `host`, one per algorithm, strongest first (RFC
-        8760 2.4), or of `only` one. `stale`: the credentials were right but the nonce too old."""
+        8760 2.4), of `only` these. `stale`: the credentials were right but the nonce too old."""
         return [
             str(Challenge(self.realm, self._nonce(now, host), name, ("auth",), stale=stale))
             for name in self._algorithms
-            if only in (None, name)
+            if only is None or name in only
         ]
 
     def verify(
-        self, request: Request, password_of: Callable[[str], str | None], now: float, *, host: str = ""
+        self,
+        request: Request,
+        password_of: Callable[[str], str | Mapping[str, str] | None],
+        now: float,
+        *,
+        host: str = "",
     ) -> tuple[Verdict, str | None]:
         """Returns the verdict on the credentials of a request from `host`, and with OK the username.
 
-        `password_of` returns the password of a username, or None. The digest's URI must name the same user as
-        the Request-URI: proxies rewrite hosts and parameters, but a captured digest must not dial another
-        number. Never raises for what a peer sent."""
+        `password_of` returns the password of a username, or its HA1 by the name of the hash, or None. The
+        digest's URI must name the same user as the Request-URI: proxies rewrite hosts and parameters, but a
+        captured digest must not dial another number. Never raises for what a peer sent."""
         fields = self._credentials_of(request)
         if fields is None:
             return Verdict.MISSING, None
@@ -211,7 +216,8 @@ class Verifier:
         username = fields["username"]
         password = password_of(username)
         # An unknown user costs the same time as a wrong password.
-        known = Credentials(username, password if password is not None else secrets.token_hex(8))
+        text = password if isinstance(password, str) else secrets.token_hex(8)
+        known = Credentials(username, text, password if isinstance(password, Mapping) else {})
         expected = self._expected(fields, known, request)
         same = hmac.compare_digest(expected.encode(), fields["response"].lower().encode("utf-8", "replace"))
         if not same or password is None or not _same_user(fields["uri"], request.uri):

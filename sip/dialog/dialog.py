@@ -57,7 +57,7 @@ class Dialog:
         self.remote_target: Uri = remote.uri
         self.local_cseq = 0
         self.remote_cseq: int | None = None
-        self.flow: Hop | None = None  # the source of the far end's INVITE
+        self.flow: Hop | None = None  # the source of the far end's INVITE, or of a telephone's response
         self.carrier: Hop | None = None  # the same, or the source of the response to an INVITE sent here
         self.egress = ANYWHERE
 
@@ -77,6 +77,7 @@ class Dialog:
         dialog.route_set = tuple(reversed(response.record_routes))
         dialog.local_cseq = request.cseq.number
         dialog.carrier, dialog.egress = source, egress
+        dialog.flow = source if egress.keeps_flow else None
         dialog.refresh_target(response)
         return dialog
 
@@ -101,7 +102,9 @@ class Dialog:
     @property
     def hosts(self) -> frozenset[str]:
         """Hosts that the far end's requests may come from: those of the route set and of the remote
-        target."""
+        target; none where they come from the flow alone."""
+        if self.egress.keeps_flow:
+            return frozenset()
         uris = [self.remote_target, *(route.uri for route in self.route_set)]
         return frozenset(hop_of(uri).host for uri in uris) - {""}
 
@@ -156,7 +159,9 @@ class Dialog:
 
         Requests to a far end that called go back to the source of its INVITE while no route says otherwise:
         on its stream or, over UDP, if its contact is an address closed to the trunk, since a contact behind a
-        NAT cannot be reached (compare RFC 5626)."""
+        NAT cannot be reached (compare RFC 5626). Those to a user's telephone always go there."""
+        if self.flow is not None and self.egress.keeps_flow:
+            return replace(self.flow, egress=self.egress)
         uri = self.route_set[0].uri if self.route_set else self.remote_target
         target = hop_of(uri, egress=self.egress)
         flow = self.flow

@@ -60,7 +60,8 @@ class InviteEnded:
     """The call is over. Emitted exactly once, as the last event of its INVITE. `status` is the SIP code that
     ended the call: the final response to the INVITE, or 200 for a BYE. `definite`: the far end gave a final
     response to the INVITE of this side, whichever side had given up by then. `reasons`: those that
-    the far end named."""
+    the far end named. `elsewhere`: no server took the call and no phone can have rung, so that it may go over
+    another trunk."""
 
     dialog_set: DialogSetId
     cause: HangupCause
@@ -69,6 +70,7 @@ class InviteEnded:
     retry_after_s: int | None = None
     definite: bool = False
     reasons: tuple[Reason, ...] = ()
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

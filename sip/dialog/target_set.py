@@ -53,15 +53,23 @@ class TargetSet:
     """The targets of the call of `usage`, in order (RFC 3261 16.5). `rang`: a server said more than 100, so
     that the phone may ring."""
 
-    def __init__(self, usage: InviteUsage, targets: Sequence[Target], *, routed: bool = False) -> None:
-        """`routed`: the INVITE has a Route, so that every target is reached over the hop of the first."""
+    def __init__(
+        self,
+        usage: InviteUsage,
+        targets: Sequence[Target],
+        *,
+        routed: bool = False,
+        after: TargetSet | None = None,
+    ) -> None:
+        """`routed`: the INVITE has a Route, so that every target is reached over the hop of the first.
+        `after`: the targets of another trunk, which did not take the call."""
         self._usage = usage
         self._routed = routed
         self._targets = list(targets)
         self._place = 0
         self._redirects = 0
         self.rang = False
-        self._passed_over: list[PassedOver] = []
+        self._passed_over: list[PassedOver] = [] if after is None else after._passed_over
 
     @property
     def first(self) -> Target:
@@ -79,7 +87,18 @@ class TargetSet:
     @property
     def spare(self) -> bool:
         """Whether the INVITE may go to another target."""
-        return not self.rang and self._place + 1 < len(self._targets)
+        return not self.may_ring and self._place + 1 < len(self._targets)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the call may go over another trunk."""
+        return not self.may_ring and self._usage.settings.spare
+
+    @property
+    def may_ring(self) -> bool:
+        """Whether a phone may ring, or has rung: where the INVITE is now, or late at a server that was passed
+        over."""
+        return self.rang or any(each.rang for each in self._passed_over)
 
     def advance(self) -> bool:
         """Moves to the next target. False: there is none, or the phone may ring."""
@@ -91,8 +110,9 @@ class TargetSet:
         return True
 
     def watch(self, since: float, unanswered: Callable[[float], None]) -> None:
-        """Calls `unanswered` after `failover_s` without any response, where there is another target."""
-        if self.spare:
+        """Calls `unanswered` after `failover_s` without any response, where there is another target or
+        trunk."""
+        if self.spare or self.elsewhere:
             self._usage.arm("silence", since + self._usage.settings.failover_s, unanswered)
 
     def overdue(
@@ -109,7 +129,7 @@ class TargetSet:
         """Puts the contacts of a redirection before the next target, by their q values (RFC 3261 8.1.3.4).
         False: no more are followed, or none is the same number, as well protected: whoever may be called, and
         who may listen, was decided before."""
-        if self.rang or self._redirects >= self._usage.settings.follow_redirects:
+        if self.may_ring or self._redirects >= self._usage.settings.follow_redirects:
             return False
         self._redirects += 1
         wanted = self.first.uri.user
@@ -148,7 +168,7 @@ def _preference(contact: NameAddr) -> float:
 
 class PassedOver:
     """The user of an INVITE that was sent elsewhere because nobody answered it: a server that answers late is
-    told to stop, by CANCEL or BYE."""
+    told to stop, by CANCEL or BYE. `rang`: it said more than 100, late, so that the phone may have rung."""
 
     def __init__(self, usage: InviteUsage, transaction: ClientTransaction) -> None:
         self._core = usage.core
@@ -156,11 +176,12 @@ class PassedOver:
         self._authorizer = usage.authorizer
         self._egress = usage.egress
         self._cancelled = False
-        self.refused = False
+        self.refused = self.rang = False
         self._acks: dict[str, tuple[bytes, Hop]] = {}
 
     def response_received(self, response: Response, now: float) -> None:
         """Cancels at the first provisional response; acknowledges and hangs up a 2xx."""
+        self.rang = self.rang or 100 < response.status < 300
         if response.status < 200:
             if not self._cancelled:
                 self._cancelled = True

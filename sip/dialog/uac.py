@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 from sip.dialog.client_request import ClientRequest
@@ -24,7 +25,7 @@ from sip.message.body import SDP, session_description
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
-from sip.reason import Q850, reasons_of
+from sip.reason import Q850, Reason, reasons_of
 from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause, cause_of, cause_of_answer
 from sip.transaction.timers import GIVE_UP_S
@@ -38,14 +39,35 @@ from sip.transaction.transaction import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI. `route`: the Route
-    that it begins with."""
+    """Parameters of an INVITE. `targets` are tried in order; the first is also the To URI, unless there is
+    `to`. `route`: the Route that it begins with. `after`: the targets over another trunk, none of which took
+    the call."""
 
     targets: Sequence[Target]
     route: Sequence[Uri] = ()
     caller: NameAddr
     call_id: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    to: Uri | None = None
+    after: TargetSet | None = None
+
+    def headers_of(self, usage: InviteUsage, caller: NameAddr, to: Uri, cseq: CSeq, contact: str) -> Headers:
+        """Returns the header fields of the INVITE."""
+        headers = Headers()
+        for each in self.route:
+            headers.add("Route", f"<{each}>")
+        headers.add("Max-Forwards", "70")
+        headers.add("From", str(caller))
+        headers.add("To", f"<{to}>")
+        headers.add("Call-ID", self.call_id)
+        headers.add("CSeq", str(cseq))
+        headers.add("Contact", contact)
+        usage.introduce(headers)
+        usage.session.ask(headers)
+        for name, value in self.headers.items():
+            headers.add(name, value)
+        headers.add("Content-Type", SDP)
+        return headers
 
 
 class OutgoingInvite(Invite):
@@ -54,17 +76,18 @@ class OutgoingInvite(Invite):
     def __init__(
         self, core: Core, settings: InviteSettings, invitation: Invitation, capabilities: Capabilities
     ) -> None:
-        super().__init__(
-            InviteUsage(core, settings, DialogSetId(invitation.call_id, core.token()), outgoing=True)
-        )
+        dialog_set = DialogSetId(invitation.call_id, core.token())
+        super().__init__(InviteUsage(core, settings, dialog_set, outgoing=True))
         self.usage.describe(capabilities)
-        self._invitation = invitation
+        self._invitation, self._rings = invitation, False  # rings: any provisional response
         self._caller = invitation.caller.with_tag(self.usage.dialog_set.local_tag)
-        self._targets = TargetSet(self.usage, invitation.targets, routed=bool(invitation.route))
+        self.targets = TargetSet(
+            self.usage, invitation.targets, routed=bool(invitation.route), after=invitation.after
+        )
         self._next_cseq = count(1).__next__
         self._forks = Forks(self.usage)
-        self._rings = False  # any provisional response
         self._given_up: HangupCause | None = None
+        self.reason: Reason | None = None  # of the CANCEL, where not that of the cause
         self._unsent = False  # the address of the last target was closed to the trunk
         authorizer = self.usage.authorizer
         self._client_request = ClientRequest(core, next_cseq=self._next_cseq, authorizer=authorizer)
@@ -73,7 +96,8 @@ class OutgoingInvite(Invite):
 
     def dial(self, now: float) -> None:
         """Sends the INVITE with an offer, and starts the timer of `ring_timeout_s`."""
-        self.usage.arm("ring", now + self.usage.settings.ring_timeout_s, self._rang_out)
+        rang_out = partial(self.hang_up, cause=HangupCause.NO_ANSWER)
+        self.usage.arm("ring", now + self.usage.settings.ring_timeout_s, rang_out)
         self._send_invite(self.usage.negotiation.offer(), now)
 
     def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
@@ -103,9 +127,9 @@ class OutgoingInvite(Invite):
         """Ends the call, or dials the next target where the transport failed: the INVITE never arrived."""
         if self.usage.state is not InviteState.INVITING or (transport_failed and self._next_target(now)):
             return
-        cause = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
-        if self._given_up is HangupCause.CANCELLED:
-            cause = HangupCause.CANCELLED
+        failed = HangupCause.ADDRESS_REFUSED if self._unsent else HangupCause.UNREACHABLE
+        cause = HangupCause.CANCELLED if self._given_up is HangupCause.CANCELLED else failed
+        self.usage.elsewhere = transport_failed and self._may_leave
         self.usage.finish(cause, 503 if transport_failed else 408, "local", now)
 
     def address_refused(self, address: str, now: float) -> None:
@@ -147,32 +171,32 @@ class OutgoingInvite(Invite):
     def _send_invite(self, offer: bytes, now: float) -> None:
         self.usage.definite = False
         invitation = self._invitation
-        target = self._targets.current
+        target = self.targets.current
         hop = replace(target.hop, egress=self.usage.egress)
         self._unsent = False
-        headers = Headers()
-        for each in invitation.route:
-            headers.add("Route", f"<{each}>")
-        headers.add("Max-Forwards", "70")
-        headers.add("From", str(self._caller))
-        headers.add("To", f"<{self._targets.first.uri.without_params()}>")
-        headers.add("Call-ID", invitation.call_id)
-        headers.add("CSeq", str(CSeq(self._next_cseq(), "INVITE")))
+        to = invitation.to or self.targets.first.uri.without_params()
+        cseq = CSeq(self._next_cseq(), "INVITE")
         user, secure = invitation.caller.uri.user, target.uri.scheme == "sips"
-        headers.add("Contact", self.usage.core.contact(hop, user, secure=secure))
-        self.usage.introduce(headers)
-        self.usage.session.ask(headers)
-        for name, value in invitation.headers.items():
-            headers.add(name, value)
-        headers.add("Content-Type", SDP)
+        contact = self.usage.core.contact(hop, user, secure=secure)
+        headers = invitation.headers_of(self.usage, self._caller, to, cseq, contact)
         self._client_request.send(Request("INVITE", target.uri, headers, offer), hop, self, now)
-        self._targets.watch(now, self._unanswered)
+        self.targets.watch(now, self._unanswered)
 
     def _unanswered(self, now: float) -> None:
         """Dials the next target because this one has not answered at all, not even with 100."""
         silent = self._transaction
-        if self._targets.overdue(silent, now, self._unanswered) and self._next_target(now):
-            self._targets.pass_over(silent)
+        if not self.targets.overdue(silent, now, self._unanswered):
+            return
+        if self._next_target(now):
+            self.targets.pass_over(silent)
+        elif self._may_leave:
+            self.targets.pass_over(silent)
+            self.usage.elsewhere = True
+            self.usage.finish(HangupCause.UNREACHABLE, 408, "local", now)
+
+    @property
+    def _may_leave(self) -> bool:
+        return self._given_up is None and self.targets.elsewhere
 
     def _again(self, now: float) -> None:
         self._forks.forget()
@@ -181,16 +205,13 @@ class OutgoingInvite(Invite):
         self._send_invite(self.usage.negotiation.offer(), now)
 
     def _next_target(self, now: float) -> bool:
-        if self._given_up is not None or not self._targets.advance():
+        if self._given_up is not None or not self.targets.advance():
             return False
         self._again(now)
         return True
 
-    def _rang_out(self, now: float) -> None:
-        self.hang_up(now, cause=HangupCause.NO_ANSWER)
-
     def _send_cancel(self, now: float) -> None:
-        reason = Q850[self._given_up or HangupCause.CANCELLED]
+        reason = self.reason or Q850[self._given_up or HangupCause.CANCELLED]
         self.usage.core.send_cancel(self._transaction, FireAndForget(), now, str(reason))
         # RFC 3261 9.1: without a final response 64*T1 after the CANCEL the transaction counts as cancelled.
         self.usage.arm("cancel", now + GIVE_UP_S, self._cancel_unanswered)
@@ -200,7 +221,7 @@ class OutgoingInvite(Invite):
 
     def _progressed(self, response: Response, now: float) -> None:
         first, self._rings = not self._rings, True
-        self._targets.rang = self._targets.rang or response.status > 100
+        self.targets.rang = self.targets.rang or response.status > 100
         if self._given_up is not None:
             if first:
                 self._send_cancel(now)
@@ -235,15 +256,16 @@ class OutgoingInvite(Invite):
             if response.status == 422 and self.usage.session.too_brief(response):
                 self._again(now)
                 return
-            moved = 300 <= response.status < 400 and self._targets.redirect(response)
+            moved = 300 <= response.status < 400 and self.targets.redirect(response)
             if (moved or response.status in ELSEWHERE) and self._next_target(now):
                 return
-        if self._targets.silent:
+        if self.targets.silent:
             self.usage.definite = False  # the phone may ring at the server that was passed over
         cause = self._given_up or cause_of(response.status)
         retry_after_s = delta_seconds(response.header("Retry-After"))
         by: Side = "local" if self._given_up is not None else "remote"
         reasons = reasons_of(response.headers)
+        self.usage.elsewhere = response.status in ELSEWHERE and self._may_leave
         self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s, reasons=reasons)
 
     def _answered(self, response: Response, now: float) -> None:

@@ -43,7 +43,8 @@ class InviteState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteSettings:
-    """Settings of a trunk for its calls (`sip.trunk.TrunkSettings`). `egress`: where its calls may send."""
+    """Settings of a trunk for its calls (`sip.trunk.TrunkSettings`). `egress`: where its calls may send.
+    `spare`: another trunk takes a call that no server of this one does."""
 
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
@@ -56,6 +57,7 @@ class InviteSettings:
     password: str = ""
     allow_from: tuple[IPv4Network | IPv6Network, ...] = ()
     egress: EgressRule = ANY_ADDRESS
+    spare: bool = False
 
 
 class EgressRefusals:
@@ -119,7 +121,8 @@ class InviteUsage:
     """State that the parts of one call share, and the actions on it. Times are passed in as `now`; messages
     and events go to `core`. `role` is set until the end of the call.
 
-    `definite`: the far end has given a final response to the INVITE of this side. `peer_updates`: the far end
+    `definite`: the far end has given a final response to the INVITE of this side. `elsewhere`: as in
+    `InviteEnded`. `peer_updates`: the far end
     allows UPDATE. `peer_refers`: it takes a REFER, as far as it tells. `referral`: the last REFER of this
     side; `request_to_move`: that of the far end. `offered_late`: the 2xx of this side carried the offer.
     `change_outstanding`: a re-INVITE or UPDATE of this side has not been answered."""
@@ -143,6 +146,7 @@ class InviteUsage:
             Authorizer(Credentials(settings.username, settings.password)) if settings.username else None
         )
         self.definite = False
+        self.elsewhere = False
         self.peer_updates = False
         self.peer_refers = True
         self.referral: Subscription | None = None
@@ -343,5 +347,5 @@ class InviteUsage:
             role.closing(now)
         if self.referral is not None:
             self.referral.outlive(now)
-        definite = self.definite
-        self.core.emit(InviteEnded(self.dialog_set, cause, status, by, retry_after_s, definite, reasons))
+        facts = retry_after_s, self.definite, reasons, self.elsewhere
+        self.core.emit(InviteEnded(self.dialog_set, cause, status, by, *facts))

@@ -47,6 +47,11 @@ class Clip:
         if wake is not None:
             wake()
 
-    async def played(self) -> None:
-        """Waits until the last frame has been sent."""
-        await self._done.wait()
+    async def played(self, over: asyncio.Event) -> None:
+        """Waits until the last frame has been sent, or the call is `over`."""
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._done, over)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()

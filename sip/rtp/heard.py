@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from pipeline.audio import frame_samples
+from pipeline.audio import frame_samples, kernels
 from pipeline.audio.dtmf import KEYS
+from pipeline.audio.vad import VadSettings, begin_energy_vad
 from pipeline.leg import LegListener
-from pipeline.plane.incoming import STIRRING, Frames, Incoming, Told
+from pipeline.plane.atomic import held
+from pipeline.plane.incoming import ANY, STIRRING, Attention, Frames, Told
 from pipeline.plane.rows import HEARD, PRESSES, SPARE, Note
 from sip.rtp.dtmf_dedup import DtmfDedup, Way
 from sip.rtp.telephone_event import DIGITS
 
 _NS: Final = 1_000_000_000
 _NEVER: Final = 1 << 62
-_LOOKED_AT: Final = STIRRING | Note.JUDGED
+_LONG_AGO_NS: Final = -(1 << 60)
+_JUDGED: Final = int(Note.JUDGED)  # an int: `&` of an `IntFlag` takes a microsecond
+_LOOKED_AT: Final = STIRRING | _JUDGED
+_ACTIVE: Final = int(Note.ACTIVE)
 
 
 @runtime_checkable
 class LineListener(LegListener, Protocol):
     """A listener that takes the frames of a line many at once, with what the line has noticed in them."""
 
-    def line_connected(self, line: Incoming | None) -> None:
+    def line_connected(self, line: Attention | None) -> None:
         """Takes what to ask of the line whose frames follow; None: no more do."""
 
     def frames_received(self, frames: Frames, told: Sequence[Told]) -> None:
@@ -30,7 +35,8 @@ class LineListener(LegListener, Protocol):
 
 
 class Heard:
-    """The frames and keys of one stream, in their order."""
+    """The frames and keys of one stream, in their order; what a `LineListener` asks of the stream
+    (`Attention`)."""
 
     __slots__ = (
         "_by_line", "_frames", "_infos", "_line", "_listener", "_noted", "_presses", "_reading", "_told",
@@ -56,18 +62,17 @@ class Heard:
 
     @listener.setter
     def listener(self, listener: LegListener | None) -> None:
-        incoming = Incoming(self._line, self.catch_up)
         if self._by_line is not None:
             self.catch_up()
             self._by_line.line_connected(None)
-        incoming.rest()
+        self._rest()
         self._noted = 0
         self._listener = listener
         self._by_line = listener if isinstance(listener, LineListener) else None
         self._told, self._told_keys = int(self._line["frames"]), int(self._line["presses"])
         self._line["listening"] = listener is not None
         if self._by_line is not None:
-            self._by_line.line_connected(incoming)
+            self._by_line.line_connected(self)
 
     def pass_on(self, frames: int, keys: int, now: float) -> None:
         """Passes on what there is up to frame number `frames` and key number `keys`. Of what a loop that
@@ -82,16 +87,17 @@ class Heard:
                 self._hand_on(min(frames, self._next_key(keys)))
         finally:
             self._reading = before
-        self._press_before(frames, keys, now)
+        if self._told_keys < keys:
+            self._press_before(frames, keys, now)
 
     def catch_up(self) -> None:
         """Passes on the silence that has come since frames were passed on; nothing from within a listener."""
         frames = int(self._line["frames"])
-        if frames == self._told or self._reading or self._by_line is None or self._noted & Note.ACTIVE:
+        if frames == self._told or self._reading or self._by_line is None or self._noted & _ACTIVE:
             return
         quiet = self._told = max(self._told, frames - HEARD + SPARE)
         if self._told_keys == int(self._line["presses"]):
-            while quiet < frames and self._infos[quiet % HEARD]["note"] & _LOOKED_AT == Note.JUDGED:
+            while quiet < frames and self._infos[quiet % HEARD]["note"] & _LOOKED_AT == _JUDGED:
                 quiet += 1
         self._reading = True
         try:
@@ -117,6 +123,44 @@ class Heard:
             if listener is None or listener is not self._listener:
                 return
             listener.audio_received(frame, position, arrived_ns / _NS, concealed=bool(made_up))
+
+    # What a conversation asks (`Attention`) ---------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Begins the echo gate of a conversation (`Attention`)."""
+        line = self._line
+        with held(line["owner"]):
+            for name in ("echo_far", "echo_near", "echo_weights", "echo"):  # the others once the agent speaks
+                line[name] = 0.0
+            line["echo"][kernels.ECHO_LOCKED] = -1.0
+            line["echo"][kernels.ECHO_QUIET] = kernels.ECHO_HANG
+            line["echo_next_played"] = line["echo_next_heard"] = 0
+            line["echo_played_ns"] = _LONG_AGO_NS
+            line["follows"] = 1
+
+    def detect(self, settings: VadSettings) -> None:
+        """Detects voice in the frames from now on (`Attention`)."""
+        line = self._line
+        with held(line["owner"]):
+            begin_energy_vad(line["voice"], line["voice_bands"], int(line["rate_hz"]), settings)
+            line["noted"] = line["masked_until"] = 0
+            line["alert_below"] = ANY
+            line["detects"] = 1
+
+    def attend(self, frames: int, below_dbov: float = ANY) -> None:
+        """Sets after how much silence, and below which level of a voice, Python is told (`Attention`)."""
+        self._line["beat"], self._line["alert_below"] = frames, below_dbov
+
+    def mask(self, until: int) -> None:
+        """Looks for no voice before the position `until` (`Attention`)."""
+        self._line["masked_until"] = until
+
+    def _rest(self) -> None:
+        """Detects nothing: each frame is told."""
+        line = self._line
+        line["detects"] = line["follows"] = line["beat"] = 0
+
+    # Keys ---------------------------------------------------------------------------------------------------
 
     def _next_key(self, keys: int) -> int:
         """The number of the frame before which the next key was pressed."""

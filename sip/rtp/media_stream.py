@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pipeline.audio import FRAME_MS
 from pipeline.leg import AudioSource, LegListener
-from pipeline.media.playout import Playout
 from pipeline.plane.address import Address, sockaddr, unpacked
 from pipeline.plane.drive.plane import Plane
 from pipeline.plane.outgoing import Outgoing
@@ -33,11 +32,12 @@ from sip.rtp.latch import SILENT_S, Latch
 from sip.rtp.media_address import resolved, rtcp_address, sendable
 from sip.rtp.media_formats import receiving, sending
 from sip.rtp.ports import NoPortsLeft, PortRange
-from sip.rtp.pulled import Pulled
 from sip.rtp.reports import BURST, Reports
 from sip.rtp.rtcp import PACKET_TYPES
+from sip.rtp.said import Attached
 from sip.rtp.stream_security import Insecure, StreamSecurity
 from sip.rtp.telephone_event import check_digits
+from sip.sdp.ice import checked
 from sip.sdp.media_plan import MediaPlan
 from sip.sdp.security import Handshake
 
@@ -45,6 +45,11 @@ PATIENCE_MS: Final = 40
 """How long a lost packet holds up what is behind it."""
 
 _HOUSEKEEPING_S: Final = 0.25
+_GROUPS: Final = 5
+"""Groups of streams, each of which keeps house at one moment: a wake of the loop costs more than what is
+done."""
+
+_SLACK: Final = 0.01  # of a round: a timer may fire a little early
 _NS: Final = 1_000_000_000
 
 
@@ -161,15 +166,12 @@ class MediaStream:
         self._number = number
         self._line: Any = None
         self._heard: Heard | None = None
-        self._outgoing: Outgoing | None = None
-        self._pulled: Pulled | None = None
+        self._attached = Attached(loop)
         self._keying = Keying(loop)
         self._remote: Address | None = None
         self._symmetric, self._strange = False, 0
         self._timeout_s, self._configured_s = math.inf, 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._listener: LegListener | None = None
-        self._source: AudioSource | None = None
 
     @classmethod
     def open(
@@ -229,26 +231,31 @@ class MediaStream:
             raise LocalError("the media stream is closed")
         address = self._resolved(plan.remote_host, plan.remote_port)
         reports = self._sendable(rtcp_address(self._rtp, plan, signalled_by=self.signalled_by))
+        symmetric = symmetric and plan.ice is None
         receives, sends = receiving(plan), sending(plan)
         before, now = self._plan, self._loop.time()
         if before is None:
             self._begin(plan, now)
         moved = before is None or address != self._resolved(before.remote_host, before.remote_port)
+        if before is None or plan.ice is None or plan.ice != before.ice:
+            named = moved or not symmetric  # else where it is was found out
+        else:
+            named = False  # found by ICE, which SDP's port is not
         with self._plane.held(self._number) as line:
             configure(line, receives)
             detect_tones(line, wanted=inband_dtmf or receives.events_type < 0)
             ready = self._security.agree(line, plan.security, now)
             configure_sending(line, sends if ready else replace(sends, sends=False))
             line["symmetric"] = symmetric and plan.receives
-            if moved or not symmetric:
+            if named:
                 self._name(line, address, now)
-        if moved or not symmetric:
+        if named:
             self._reports.remote, self._reports.mux = reports, plan.rtcp_mux
         self._symmetric, self._plan, self._configured_s = symmetric, plan, now
         self._reports.send_beside(self._security.flight(now), self._remote)
         # Who holds the call often sends nothing; the session timer finds out whether they are still there.
         self._timeout_s = media_timeout_s if plan.receives and plan.sends else math.inf
-        return not plan.sends or self._sendable(address) is not None
+        return not plan.sends or plan.ice is not None or self._sendable(address) is not None
 
     def _begin(self, plan: MediaPlan, now: float) -> None:
         """Takes a row of the plane. What came before the first plan is not heard late."""
@@ -264,18 +271,14 @@ class MediaStream:
             begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
             self._line = line
         self._heard = Heard(self._line)
-        self._outgoing = Outgoing(self._line, self._plane.poke)
         self._reports.begin(self._line, now)
         self._state = StreamState.FLOWING
-        self._connect()
+        self._attached.begin(self._heard, Outgoing(self._line, self._plane.poke))
         self._housekeep()
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; None disconnects. What arrived before is not kept."""
-        self._disconnect()
-        self._listener, self._source = listener, source
-        if self._state is StreamState.FLOWING:
-            self._connect()
+        self._attached.attach(listener, source)
 
     async def send_dtmf(self, digits: str) -> None:
         """Sends digits in place of audio (200 ms each), as RFC 4733 events or, where these were not
@@ -302,7 +305,8 @@ class MediaStream:
         if self._state is StreamState.FLOWING:
             now = self._loop.time()
             self._reports.send(now, bye=True)
-            self._disconnect()
+            self._attached.end()
+            self._heard = None  # the row is another stream's soon
             self._plane.shut(self._number, self._rtp)
             self._security.close(self._line)
             self._line = snapshot(self._line)
@@ -323,14 +327,14 @@ class MediaStream:
         if kind == Happened.HEARD and self._heard is not None:
             self._heard.pass_on(one, two, now)
         elif kind == Happened.SENT:
-            source = self._pulled or self._source
-            if isinstance(source, Pulled | Playout):
-                source.left()
+            self._attached.left()
         elif kind == Happened.KEYED:
             self._keying.sent(one)
         elif kind == Happened.ASIDE:
             data, sender = self._plane.aside(self._number, one)
-            look = self._shake if data and data[0] in FIRST_OCTETS else self._look_at
+            look = self._look_at
+            if data and data[0] < FIRST_OCTETS.stop:
+                look = self._shake if data[0] in FIRST_OCTETS else self._check
             look(data, sender, two / _NS)
 
     def _look_at(self, data: bytes, sender: bytes, at: float) -> None:
@@ -361,12 +365,27 @@ class MediaStream:
         if self._heard is not None:
             self._heard.pass_on(frames, keys, at)
 
+    def _check(self, data: bytes, sender: bytes, at: float) -> None:
+        """A connectivity check of ICE, which proves where the far end is."""
+        address, plan = unpacked(sender), self._plan
+        found = checked(data, plan.ice, *address[:2]) if plan is not None and plan.ice is not None else None
+        if found is None:
+            self._strange += 1
+            return
+        self._reports.send_beside([found.answer], address)
+        if found.nominated and address != self._remote:
+            with self._plane.held(self._number) as line:
+                self._aim(line, address)
+                self._reports.aim(address, plan, signalled_by=self.signalled_by)
+            self._plane.poke()
+
     def _shake(self, data: bytes, sender: bytes, at: float) -> None:
         """A datagram of DTLS: who has the right certificate is the far end. A stranger can but spoil it."""
         address = unpacked(sender)
         hosts = (self._remote or address)[0], self.signalled_by
         near = address == self._remote or (self._symmetric and address[0] in hosts)
-        if not near or self._sendable(address) is None:
+        proved = self._plan is not None and self._plan.ice is not None
+        if not near or not (proved or self._sendable(address) is not None):
             self._strange += 1
             return
         self._reports.send_beside(self._security.handshake(data, at), address)
@@ -402,31 +421,9 @@ class MediaStream:
     def _sendable(self, address: Address | None) -> Address | None:
         return sendable(address, self.reaches)
 
-    # Listener and source ------------------------------------------------------------------------------------
-
-    def _connect(self) -> None:
-        """Gives the row to listener and source."""
-        heard, outgoing, source = self._heard, self._outgoing, self._source
-        if heard is None or outgoing is None:
-            return
-        heard.listener = self._listener
-        if isinstance(source, Playout):
-            source.connect(outgoing)
-        elif source is not None:
-            self._pulled = Pulled(source, outgoing, self._loop)
-
-    def _disconnect(self) -> None:
-        if self._heard is not None:
-            self._heard.listener = None
-        if self._pulled is not None:
-            self._pulled.close()
-            self._pulled = None
-        elif isinstance(self._source, Playout):
-            self._source.connect(None)
-
     def _housekeep(self) -> None:
         now = self._loop.time()
-        self._timer = self._loop.call_at(now + _HOUSEKEEPING_S, self._housekeep)
+        self._timer = self._loop.call_at(_next_round(self._number, now), self._housekeep)
         self._reports.send_due(now)
         self._reports.send_beside(self._security.flight(now), self._remote)
         wrong = self._security.wrong(self._line)
@@ -437,6 +434,13 @@ class MediaStream:
             self._timeout_s = math.inf  # said once
             if self.on_timeout is not None:
                 self.on_timeout()
+
+
+def _next_round(number: int, now: float) -> float:
+    """When stream `number` keeps house next: with others of its group."""
+    group_s = number % _GROUPS * _HOUSEKEEPING_S / _GROUPS
+    rounds = math.floor((now - group_s) / _HOUSEKEEPING_S + _SLACK) + 1
+    return rounds * _HOUSEKEEPING_S + group_s
 
 
 def _drain(bound: socket.socket) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pipeline.plane.address import Address
-from pipeline.plane.setup import timestamp_at
 from sip.rtp.media_address import resolved
 from sip.rtp.packet import MalformedPacket
 from sip.rtp.reception_stats import Reception
@@ -98,12 +97,7 @@ class Reports:
         line = self._line
         if self.remote is None or line is None:
             return
-        sent = Sent(
-            int(line["own_ssrc"]),
-            timestamp_at(line, now),
-            int(line["packets_sent"]) - int(line["packets_before"]),
-            int(line["octets_sent"]) - int(line["octets_before"]),
-        )
+        sent = Sent.of(line, now)
         compose = self._session.bye if bye else self._session.report
         heard = self._reception if line["ssrc"] >= 0 else None
         compound = self._security.sealed_report(compose(sent, heard, now))

@@ -10,10 +10,13 @@ import secrets
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from pipeline.plane.setup import timestamp_at
 from sip.rtp.packet import MalformedPacket
 from sip.rtp.reception_stats import Reception, ReportBlock
+
+_RANDOM: Final = random.SystemRandom()  # one of its own would be 2.5 KiB of a call
 
 _SR: Final = 200
 _RR: Final = 201
@@ -184,6 +187,16 @@ class Sent:
     packets: int
     octets: int
 
+    @classmethod
+    def of(cls, line: Any, now: float) -> Sent:
+        """What `line` (`pipeline.plane.rows.LINE`) has sent of its source by now."""
+        return cls(
+            int(line["own_ssrc"]),
+            timestamp_at(line, now),
+            int(line["packets_sent"]) - int(line["packets_before"]),
+            int(line["octets_sent"]) - int(line["octets_before"]),
+        )
+
 
 class RtcpSession:
     """The RTCP state of one stream: when to send which report, and what the far end reported.
@@ -193,7 +206,7 @@ class RtcpSession:
 
     def __init__(self, *, wall_offset_s: float, rng: random.Random | None = None) -> None:
         self._wall_offset_s = wall_offset_s
-        self._rng = rng or random.SystemRandom()
+        self._rng = rng or _RANDOM
         # A CNAME for this call alone (RFC 7022 4.2): one for the host would identify the host to every
         # caller.
         self._cname = base64.b64encode(secrets.token_bytes(12)).decode()

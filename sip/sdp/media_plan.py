@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sip.sdp.ice import IceCredentials
 from sip.sdp.security import Security
 
 
@@ -37,7 +38,8 @@ class MediaPlan:
     `codec` is sent, with payload type `send_payload_type`; `receive` maps every payload type that the far end
     may send to its codec. The DTMF payload types (RFC 4733) may differ between directions and are None where
     not negotiated. `sends` and `receives` are the directions of this side, after hold. `rtcp_port` None: no
-    RTCP. `protocol` is the transport of the m= line, `security` what protects the stream."""
+    RTCP. `protocol` is the transport of the m= line, `security` what protects the stream.
+    `ice`: the far end is found by ICE, with these credentials of ours; its address in SDP says nothing."""
 
     remote_host: str
     remote_port: int
@@ -55,3 +57,4 @@ class MediaPlan:
     options: Mapping[str, str] = field(default_factory=dict)
     protocol: str = "RTP/AVP"
     security: Security | None = None
+    ice: IceCredentials | None = None

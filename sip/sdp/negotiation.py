@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from sip.errors import MalformedSdp, MediaRefused
+from sip.sdp.ice import LITE, IceCredentials
 from sip.sdp.media_plan import CODECS, Codec, MediaPlan
 from sip.sdp.sdp import Attribute, MediaDescription, Origin, RtpMap, SessionDescription
 from sip.sdp.security import HANDSHAKEN, Agreed, LocalSecurity, Security, accepted
@@ -20,6 +21,9 @@ FIRST_EVENT_TYPE = 101
 """The usual payload type of telephone events, on which old gateways insist."""
 
 _MUX: Sequence[Attribute] = (("rtcp-mux", None),)
+BROWSERS = "UDP/TLS/RTP/SAVPF"
+"""The transport of a browser's audio (RFC 8834)."""
+
 _PTIMES_MS = (10, 20, 30, 40, 50, 60)
 
 
@@ -27,7 +31,8 @@ _PTIMES_MS = (10, 20, 30, 40, 50, 60)
 class Capabilities:
     """Local capabilities of a call: address and port for RTP, codecs in order of preference, RFC 4733 DTMF or
     not, and the preferred packet time. `reaches`: whether media may be sent to an address; None, to any.
-    `security`: how media is protected, with the call's keys."""
+    `security`: how media is protected, with the call's keys. `ice`: the far end is a browser, whose offers
+    have ICE and whose offers from here need it (RFC 8834)."""
 
     host: str
     port: int
@@ -36,6 +41,7 @@ class Capabilities:
     ptime_ms: int = 20
     reaches: Callable[[str], bool] | None = None
     security: LocalSecurity = field(default_factory=LocalSecurity)
+    ice: IceCredentials | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +99,17 @@ def make_offer(
             if codec.clock_rate_hz not in events:
                 events[codec.clock_rate_hz] = next(free)
     formats = _Formats(capabilities.codecs, events)
+    if capabilities.ice is not None:
+        formats = _one_event(formats)
     protocol, protection = capabilities.security.offer(agreed)
     if protocol in HANDSHAKEN:
         protection += _MUX  # one handshake, not another for RTCP
-    media = replace(_describe(capabilities, formats, _Flow.of(direction), protection), protocol=protocol)
-    return _session(capabilities, [media], session_id, version).to_bytes()
+    if capabilities.ice is not None:
+        protocol = BROWSERS
+        protection += [("mid", "0"), *capabilities.ice.attributes(capabilities.host, capabilities.port)]
+    media = _describe(capabilities, formats, _Flow.of(direction), protection, protocol)
+    bundled = ["0"] if capabilities.ice is not None else []
+    return _session(capabilities, [media], session_id, version, bundled).to_bytes()
 
 
 def answer(
@@ -114,26 +126,27 @@ def answer(
     answer states what the offer's leaves of it. `agreed`: how the call's media is protected by now.
 
     Raises MalformedSdp: 400 for malformed SDP, 488 for an offer that cannot be accepted."""
-    session = SessionDescription.parse(offer)
-    chosen = _choose(session, capabilities, agreed)
-    formats, media = chosen.formats, session.media[chosen.place]
-    host = _reachable(session.address_of(media), capabilities.host, capabilities.reaches)
-    flow = _Flow.of(direction).against(_their_flow(session, media, host))
+    chosen = _choose(session := SessionDescription.parse(offer), capabilities, agreed)
+    blocks, media = [_declined(each) for each in session.media], session.media[chosen.place]
+    ice = capabilities.ice if _has_ice(session, media) else None
+    host = _address_of(session, media, ice, capabilities.host, capabilities.reaches)
+    flow = _Flow.of(direction).against(_their_flow(session, media, host, ice))
+    formats = chosen.formats if ice is None else _one_event(chosen.formats)
     mux = media.attribute("rtcp-mux") is not None
-    described = _describe(capabilities, formats, flow, [*chosen.protection, *(_MUX if mux else [])])
-    blocks = [_declined(each) for each in session.media]
-    blocks[chosen.place] = replace(described, protocol=media.protocol)
-    codec = formats.codecs[0]
-    event_type, event_rate_hz = formats.event_type(codec)
-    plan = MediaPlan(
+    extra = [*chosen.protection, *_found_by(ice, capabilities, media)]
+    blocks[chosen.place] = _describe(capabilities, formats, flow, extra, media.protocol)
+    bundled = () if ice is None else (media.attribute("mid") or "",)
+    body = _session(capabilities, blocks, session_id, version, bundled).to_bytes()
+    codec, (events, events_hz) = formats.codecs[0], formats.event_type(formats.codecs[0])
+    return body, MediaPlan(
         remote_host=host,
         remote_port=media.port,
         codec=codec,
         send_payload_type=codec.payload_type,
         receive={each.payload_type: each for each in formats.codecs},
-        dtmf_send=event_type,
-        dtmf_receive=event_type,
-        dtmf_clock_rate_hz=event_rate_hz,
+        dtmf_send=events,
+        dtmf_receive=events,
+        dtmf_clock_rate_hz=events_hz,
         sends=flow.sends,
         receives=flow.receives,
         ptime_ms=_ptime_ms(media, capabilities.ptime_ms),
@@ -142,8 +155,8 @@ def answer(
         options=_options(media, codec),
         protocol=media.protocol,
         security=chosen.security,
+        ice=ice,
     )
-    return _session(capabilities, blocks, session_id, version).to_bytes(), plan
 
 
 def accept(
@@ -160,8 +173,7 @@ def accept(
     3264 5.1: each side's numbers are those that it wants to receive). `options` has the answer's fmtp
     parameters of that codec. Raises MalformedSdp: 400 for malformed SDP, 488 for an answer that does not fit
     the offer, that declines the stream, or that names a codec that was not offered."""
-    ours = SessionDescription.parse(offer)
-    theirs = SessionDescription.parse(answer)
+    ours, theirs = SessionDescription.parse(offer), SessionDescription.parse(answer)
     if [each.kind for each in theirs.media] != [each.kind for each in ours.media]:
         raise MalformedSdp("answer with other media than the offer")
     offered, media = ours.media[0], theirs.media[0]
@@ -169,11 +181,12 @@ def accept(
         raise MalformedSdp("audio declined")
     security = accepted(theirs, media, offered, agreed)
     wanted, formats = _formats(offered, CODECS.values()), _answered(media, offered)
-    host = _reachable(theirs.address_of(media), ours.address_of(offered), reaches)
-    flow = _Flow.of(ours.direction_of(offered)).against(_their_flow(theirs, media, host))
+    ice = _own_ice(offered) if _has_ice(theirs, media) else None
+    host = _address_of(theirs, media, ice, ours.address_of(offered), reaches)
+    flow = _Flow.of(ours.direction_of(offered)).against(_their_flow(theirs, media, host, ice))
     codec = formats.codecs[0]
     event_type, event_rate_hz = formats.event_type(codec)
-    mux = media.attribute("rtcp-mux") is not None and offered.attribute("rtcp-mux") is not None
+    mux = all(each.attribute("rtcp-mux") is not None for each in (media, offered))
     return MediaPlan(
         remote_host=host,
         remote_port=media.port,
@@ -191,6 +204,7 @@ def accept(
         options=_options(media, codec),
         protocol=media.protocol,
         security=security,
+        ice=ice,
     )
 
 
@@ -294,11 +308,56 @@ def _key(mapped: RtpMap) -> tuple[str, int]:
     return mapped.name.lower(), mapped.clock_rate_hz
 
 
-def _their_flow(session: SessionDescription, media: MediaDescription, host: str) -> _Flow:
+def _their_flow(
+    session: SessionDescription, media: MediaDescription, host: str, ice: IceCredentials | None
+) -> _Flow:
     """Returns the far end's direction; with the unspecified address, the hold of RFC 2543 (RFC 3264 8.4), it
-    may send but does not receive."""
+    may send but does not receive. With ICE the address says nothing."""
     flow = _Flow.of(session.direction_of(media))
-    return replace(flow, receives=False) if ip_address(host).is_unspecified else flow
+    held = ice is None and ip_address(host).is_unspecified
+    return replace(flow, receives=False) if held else flow
+
+
+def _one_event(formats: _Formats) -> _Formats:
+    """Leaves one payload type of telephone events: Chromium sends keys by that of 8000 Hz where it may,
+    beside Opus too."""
+    kind, clock_rate_hz = formats.event_type(formats.codecs[0])
+    return formats if kind is None else replace(formats, events={clock_rate_hz: kind})
+
+
+def _has_ice(session: SessionDescription, media: MediaDescription) -> bool:
+    return (media.attribute("ice-ufrag") or session.attribute("ice-ufrag")) is not None
+
+
+def _own_ice(offered: MediaDescription) -> IceCredentials | None:
+    ufrag, password = offered.attribute("ice-ufrag"), offered.attribute("ice-pwd")
+    return IceCredentials(ufrag, password) if ufrag and password else None
+
+
+def _found_by(
+    ice: IceCredentials | None, capabilities: Capabilities, media: MediaDescription
+) -> Sequence[Attribute]:
+    """Returns what an answer says of RTCP and, to a browser, its own name of the stream and how this side is
+    reached."""
+    muxed = _MUX if media.attribute("rtcp-mux") is not None else ()
+    if ice is None:
+        return muxed
+    mid = media.attribute("mid")
+    named: Sequence[Attribute] = () if mid is None else (("mid", mid),)
+    return (*muxed, *named, *ice.attributes(capabilities.host, capabilities.port))
+
+
+def _address_of(
+    session: SessionDescription,
+    media: MediaDescription,
+    ice: IceCredentials | None,
+    ours: str,
+    reaches: Callable[[str], bool] | None,
+) -> str:
+    """Returns the address of the far end's media; with ICE the unspecified one, until it is found."""
+    if ice is not None:
+        return "::" if ":" in ours else "0.0.0.0"
+    return _reachable(session.address_of(media), ours, reaches)
 
 
 def _reachable(theirs: str, ours: str, reaches: Callable[[str], bool] | None) -> str:
@@ -352,6 +411,7 @@ def _describe(
     formats: _Formats,
     flow: _Flow,
     extra: Sequence[Attribute] = (),
+    protocol: str = "RTP/AVP",
 ) -> MediaDescription:
     attributes: list[Attribute] = []
     for codec in formats.codecs:
@@ -365,7 +425,7 @@ def _describe(
     attributes += [("ptime", str(capabilities.ptime_ms)), *extra, (str(flow), None)]
     numbers = [codec.payload_type for codec in formats.codecs] + list(formats.events.values())
     return MediaDescription(
-        "audio", capabilities.port, "RTP/AVP", tuple(map(str, numbers)), attributes=tuple(attributes)
+        "audio", capabilities.port, protocol, tuple(map(str, numbers)), attributes=tuple(attributes)
     )
 
 
@@ -374,7 +434,14 @@ def _declined(media: MediaDescription) -> MediaDescription:
 
 
 def _session(
-    capabilities: Capabilities, media: Sequence[MediaDescription], session_id: int, version: int
+    capabilities: Capabilities,
+    media: Sequence[MediaDescription],
+    session_id: int,
+    version: int,
+    bundled: Sequence[str] = (),
 ) -> SessionDescription:
+    """`bundled`: the names of a browser's streams that are taken."""
     origin = Origin(session_id, version, capabilities.host)
-    return SessionDescription(origin, tuple(media), connection=capabilities.host)
+    lite: tuple[Attribute, ...] = (LITE,) if bundled else ()
+    group: tuple[Attribute, ...] = tuple(("group", f"BUNDLE {each}") for each in bundled if each)
+    return SessionDescription(origin, tuple(media), connection=capabilities.host, attributes=(*lite, *group))

@@ -27,11 +27,12 @@ _WITHIN_ONLY = ("BYE", "PRACK", "UPDATE", "INFO", "NOTIFY")
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """A request that came over a trunk, and the trunk's settings for calls. `called`: the number that an
-    INVITE is for, "" for that of its Request-URI."""
+    INVITE is for, "" for that of its Request-URI; `user`: who sent it, "" where that is the trunk's peer."""
 
     trunk_id: str
     settings: InviteSettings
     called: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

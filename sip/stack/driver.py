@@ -36,7 +36,9 @@ class EndpointSettings:
     `descriptor_ceiling` on. `trace`: the messages of each call are kept (`sip.transaction.traces`). `dns`:
     "host:port" of the name server to ask instead of the system's. `ban_after`: refused requests in a row
     after which a stranger's address gets no answers for `ban_s`, 0: none does; nor do `never_ban`, networks,
-    and the trunks' addresses."""
+    and the trunks' addresses. `realm`: of digest challenges, None: `public_address`, else "sip".
+    `register_min_s`, `register_max_s`: bounds of how long a telephone stays registered. `participants`:
+    streams of others than calls that the planes have rows for."""
 
     udp: str | None = None
     tcp: str | None = None
@@ -54,6 +56,10 @@ class EndpointSettings:
     ban_after: int = 10
     ban_s: float = 600.0
     never_ban: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    participants: int = 0
+    realm: str | None = None
+    register_min_s: int = 60
+    register_max_s: int = 600
 
 
 class Driver:

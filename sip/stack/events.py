@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import Event
 from sip.dialog.uas import IncomingInvite
+from sip.stack.admission import Admitted
 from sip.transaction.hop import Hop
 
 
 @dataclass(frozen=True, slots=True)
 class InviteReceived:
-    """A new call to the number `called` was admitted and waits for a decision."""
+    """A new call was admitted and waits for a decision."""
 
     invite: IncomingInvite
-    trunk_id: str
+    admitted: Admitted
     source: Hop
-    called: str
+
+    @property
+    def called(self) -> str:
+        """The number that the call is for."""
+        return self.admitted.called or self.invite.transaction.request.uri.number
 
     @property
     def dialog_set(self) -> DialogSetId:

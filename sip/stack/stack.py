@@ -353,7 +353,7 @@ class Stack:
         self.reply(server, 100, now)
         invite = IncomingInvite(self, admitted.settings, server)
         self._invited[server.key] = invite
-        self.emit(InviteReceived(invite, admitted.trunk_id, source, admitted.called or request.uri.number))
+        self.emit(InviteReceived(invite, admitted, source))
         return None
 
 

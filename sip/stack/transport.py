@@ -25,6 +25,7 @@ from sip.stack.datagrams import DatagramSocket
 from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
+from sip.stack.websocket import Frames, flow_from
 from sip.transaction.hop import Hop, Transmission
 
 logger = logging.getLogger(__name__)
@@ -174,6 +175,8 @@ class Transport:
         self.addresses: dict[str, tuple[str, int]] = {}
         self._datagram = datagram
         self.message_received = message
+        self.closed: Callable[[int], None] = lambda number: None
+        """Called with the number of each connection that is closed."""
         self._failed = failed
         self._refused = refused
         self._bounced = bounced
@@ -185,7 +188,7 @@ class Transport:
         self._ceiling = ceiling
         self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _Connection | Frames] = {}
         self._dialled: dict[Place, _Connection] = {}
         self._waiting: dict[Place, list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -324,8 +327,8 @@ class Transport:
     async def _connect(self, hop: Hop, address: str) -> None:
         own = hop.egress.tls if hop.egress is not None else None
         context = (own.context if own else self._client_tls) if hop.transport == "tls" else None
-        if hop.transport == "tls" and context is None:
-            raise OSError("no TLS context")
+        if hop.transport not in ("tcp", "tls") or (hop.transport == "tls" and context is None):
+            raise OSError("nothing connects there")  # a browser connects here, never the other way
         number = next(self._numbers)
         _, connection = await self.loop.create_connection(
             lambda: _Connection(self, hop.transport, number, dialled=True),
@@ -364,7 +367,17 @@ class Transport:
         same = sum(each.source.host == host for each in self._connections.values())
         return "address" if same >= MAX_CONNECTIONS_PER_HOST else ""
 
-    def connection_opened(self, connection: _Connection) -> bool:
+    def framed(
+        self, host: str, port: int, *, send: Callable[[bytes], bool], shut: Callable[[], None]
+    ) -> Frames | None:
+        """Returns the connection of a WebSocket from `host` and `port` (`sip.stack.websocket`); None where
+        there are too many."""
+        source = flow_from(host, port, next(self._numbers))
+        frames = Frames(self, source, send=send, shut=shut)
+        frames.heard_at = self.loop.time()
+        return frames if self.connection_opened(frames) else None
+
+    def connection_opened(self, connection: _Connection | Frames) -> bool:
         """Registers `connection`. False: there are too many, in all or of that host."""
         if self.refusal(connection.source.host):
             return False
@@ -373,11 +386,12 @@ class Transport:
             self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle)
         return True
 
-    def connection_closed(self, connection: _Connection) -> None:
+    def connection_closed(self, connection: _Connection | Frames) -> None:
         """Removes `connection`: the next message to its peer opens a new one."""
         self._connections.pop(connection.number, None)
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]
+        self.closed(connection.number)
 
     def turned_away(self, connection: _Connection) -> None:
         """Reports the messages of a connection whose TLS the peer has refused: none was read."""

@@ -8,7 +8,7 @@ from sip.egress import Egress
 from sip.message.headers import Via
 from sip.message.uri import Uri
 
-DEFAULT_PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061}
+DEFAULT_PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061, "ws": 80, "wss": 443}
 
 
 @dataclass(frozen=True, slots=True)

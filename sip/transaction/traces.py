@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -128,18 +128,27 @@ class Traces:
     def __len__(self) -> int:
         return len(self._calls) + len(self._loose)
 
-    def adopt(self, call_id: str, tag: str, came: tuple[Request, Hop] | None = None) -> CallTrace | None:
-        """Returns the trace of a call with the `tag` of this side; None where none are kept. `came`: the
-        INVITE that began it and its source; what these had to do with each other before is in the trace."""
+    def adopt(
+        self,
+        call_id: str,
+        tags: Iterable[str],
+        came: tuple[Request, Hop] | None = None,
+        *,
+        goes_on: CallTrace | None = None,
+    ) -> CallTrace | None:
+        """Returns the trace of a call with the `tags` of this side, one for each of its INVITEs; None where
+        none are kept. `came`: the INVITE that began it and its source; what these had to do with each other
+        before is in the trace. `goes_on`: the trace of the same call over another trunk."""
         if not self._keeps:
             return None
-        trace, begun = CallTrace(self._ends_of), Key()
+        trace, begun = goes_on if goes_on is not None else CallTrace(self._ends_of), Key()
         if came is not None:
             (invite, source), branch = came, came[0].via.branch or ""
             begun = call_id, branch, source.host
             self._invites[begun] = trace
             self._claim((call_id, invite.from_.tag or "", source.host), branch, trace)
-        self._calls[call_id, tag] = trace, begun
+        for tag in tags:
+            self._calls[call_id, tag] = trace, begun
         return trace
 
     def release(self, call_id: str, tag: str, now: float) -> None:

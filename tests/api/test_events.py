@@ -14,6 +14,7 @@ import pytest
 
 from api import live_events
 from api.schemas.live import LiveEvent
+from mediaserver.settings import load
 from tests.support.command_line import mediaserver
 from tests.support.node.node import (
     ASKING_NUMBER,
@@ -164,6 +165,21 @@ async def test_a_revoked_key_reads_no_more_however_much_happens(
                 while not reading.done():
                     live.tell("call.state", claim, 1, {"state": "listening"})
                     await asyncio.sleep(0.05)
+
+
+async def test_a_key_that_may_no_longer_read_calls_reads_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_events, "BEAT_S", 0.2)
+    site = write_site(tmp_path)
+    async with running(site) as (server, client), client.get(EVENTS, headers=bearer(KEY)) as answer:
+        await answer.content.readline()
+        site.change(f'key = "{KEY}"\nscopes = ["calls"]', f'key = "{KEY}"\nscopes = ["speech"]')
+        await server.reload(load(site.path))
+        async with asyncio.timeout(PATIENCE_S):
+            await answer.content.read()
+        async with client.get(EVENTS, headers=bearer(KEY)) as again:
+            assert again.status == 403
 
 
 async def test_the_stream_is_closed_to_other_keys_and_ends_with_the_server(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from api import batches, calls, health, personal_data, rooms, speech, traces, twirp, web_calls
 from api.http.operation import operation_of
-from api.manage import keys, resources, webhooks
+from api.manage import bans, keys, resources, webhooks
 from tests.support.http.api_site import SERVER_KEY, WEB_KEY, write_api_site
 from tests.support.http.models import fake_models
 from tests.support.node.node import KEY, SPEECH_KEY, Site, database_on, running
@@ -83,12 +83,14 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 OPERATIONS = [
     (route.method.lower(), route.path)
     for module in (
+        bans,
         calls,
         traces,
         health,
         resources,
         keys,
         webhooks,
+        bans,
         batches,
         rooms,
         speech,

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from bench.micro_whisper.__main__ import main
 from bench.micro_whisper.corpus import OUT_OF_VOCABULARY, WORDS, sentence, unseen
 from bench.micro_whisper.data import RATE_HZ, Voices, over_the_line, shard, utterance
-from bench.micro_whisper.extras import Absent, optional
+from bench.micro_whisper.extras import LazyModule
 from bench.micro_whisper.train import load
 
 
@@ -71,7 +71,6 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 
 
 def test_an_absent_library_says_what_to_install() -> None:
-    absent = optional("no_such_library")
-    assert isinstance(absent, Absent)
+    absent = LazyModule("no_such_library")
     with pytest.raises(Exception, match=r"pip install .*torch"):
         _ = absent.tensor

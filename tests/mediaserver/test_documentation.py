@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +45,63 @@ def blocks() -> Iterator[Any]:
                 yield pytest.param(agent, id=f"{page.stem}-{place}")
 
 
-@pytest.fixture
-def own_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine of one's own that docs/engines.md shows, where its example names it."""
+def write_own_engines(package: Path) -> None:
+    """Writes the modules that docs/engines.md shows."""
     page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
-    (shown,) = (block.split("```")[0] for block in page.split("```python\n")[1:] if "class Ears:" in block)
-    package = tmp_path / "my_package"
+    shown = [block.split("```")[0] for block in page.split("```python\n")[1:]]
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "ears.py").write_text(shown)
+    for module, name in (("ears", "Ears"), ("mind", "Barista"), ("turns", "Patient")):
+        (text,) = (block for block in shown if f"class {name}:" in block)
+        (package / f"{module}.py").write_text(text)
+
+
+@pytest.fixture
+def own_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines of one's own that docs/engines.md shows, where its examples name them."""
+    write_own_engines(tmp_path / "my_package")
     monkeypatch.syspath_prepend(tmp_path)
 
 
 @pytest.mark.usefixtures("own_engines")
 @pytest.mark.parametrize("shown", list(blocks()))
 def test_what_a_page_shows_of_an_agent_is_valid(shown: Mapping[str, Any]) -> None:
-    mind = {"llm": LLM | shown["llm"]} if "llm" in shown else {"script": shown.get("script", SCRIPT)}
+    mind: Mapping[str, Any] = {"script": shown.get("script", SCRIPT)}
+    if "llm" in shown or "own" in shown:
+        mind = {"llm": LLM | shown["llm"]} if "llm" in shown else {}
     environment = {name: "a secret" for name in re.findall(r"env:(\w+)", str(shown))}
     agent = AgentSettings.model_validate({**AGENT, **shown, **mind}, context={"environment": environment})
     for kind, chain in (("stt", agent.stt.chain), ("tts", agent.tts.chain)):
         for engine in chain:
             if engine.engine != "auto":
                 registry.load(kind, engine.engine, engine.options)
+    if agent.own is not None:
+        registry.load("agent", agent.own.engine, agent.own.options)
+    if registry.is_class(agent.session.turn_model):
+        registry.load("scorer", agent.session.turn_model, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("stt", ("--engine", "my_package.ears:Ears", "--engine-options", '{"answer": "yes please"}')),
+        ("agent", ("--engine", "my_package.mind:Barista", "--engine-says", "a coffee please")),
+        ("scorer", ("--engine", "my_package.turns:Patient")),
+    ],
+)
+def test_what_the_page_shows_of_engines_passes_their_suites(
+    tmp_path: Path, kind: str, more: Sequence[str]
+) -> None:
+    write_own_engines(tmp_path / "my_package")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs",
+         f"mediaserver.testing.{kind}", *more],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout
+    assert "passed" in run.stdout
+    assert "skipped" not in run.stdout
 
 
 def test_the_first_script_can_be_pasted_into_the_demo_configuration(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from tests.support.paths import ROOT
 
@@ -68,3 +70,29 @@ def test_every_requirement_has_a_wheel(tmp_path: Path, python: str, machine: str
         [*command, *requirements(python, machine)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+LOCK: Final = (ROOT / "server.lock").read_text()
+
+
+def test_the_lock_has_what_the_distribution_depends_on() -> None:
+    locked: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9._-]+)==([^ ]+)", LOCK, re.MULTILINE):
+        locked.setdefault(name, []).append(version)
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    for requirement in map(Requirement, listed):
+        versions = locked[canonicalize_name(requirement.name)]
+        assert all(requirement.specifier.contains(each) for each in versions), requirement
+    told = re.findall(r"^\| ([a-z0-9._-]+) \| ", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE)
+    assert sorted(locked) == [each for each in told if each != "package"]
+
+
+@pytest.mark.nightly("ci")
+@pytest.mark.timeout(600)
+def test_the_lock_installs_by_its_hashes_and_becomes_a_bill_of_materials() -> None:
+    done = subprocess.run(["make", "sbom"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    bill = json.loads((ROOT / "var" / "sbom.json").read_text())
+    found = {canonicalize_name(each["name"]): each for each in bill["components"]}
+    assert set(re.findall(r"^([a-z0-9._-]+)==", LOCK, re.MULTILINE)) <= found.keys()
+    assert found[canonicalize_name("aiohttp")]["licenses"]

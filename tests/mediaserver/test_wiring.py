@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -17,8 +17,8 @@ from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 @pytest.mark.parametrize(
     ("part", "table", "of_no_key"),
     [
-        (SipTrunkSettings, TrunkSettings, "register tls min_session_expires_s trusted_hosts egress"),
-        (EndpointSettings, SipSettings, "tls_server descriptor_ceiling tls_client"),
+        (SipTrunkSettings, TrunkSettings, "register tls min_session_expires_s trusted_hosts egress users"),
+        (EndpointSettings, SipSettings, "tls_server descriptor_ceiling tls_client participants"),
         (
             SessionSettings,
             SessionTable,
@@ -31,3 +31,28 @@ from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 def test_a_field_without_a_key_of_its_name_is_listed(part: Any, table: Any, of_no_key: str) -> None:
     """Keys are handed on by name: one that is renamed at one end only would be lost."""
     assert {each.name for each in fields(part)} - table.model_fields.keys() == set(of_no_key.split())
+
+
+@pytest.mark.parametrize(
+    ("part", "table", "converted"),
+    [
+        (SipTrunkSettings, TrunkSettings, "password srtp outbound_proxy public_address"),
+        (EndpointSettings, SipSettings, "rtp_ports"),
+        (SessionSettings, SessionTable, ""),
+    ],
+)
+def test_a_field_with_a_key_of_its_name_has_its_type(part: Any, table: Any, converted: str) -> None:
+    """mypy does not see values that are handed on by name."""
+    of_part, of_table = get_type_hints(part), get_type_hints(table)
+    shared = {each.name for each in fields(part)} & table.model_fields.keys()
+    other = {name for name in shared if _plain(of_part[name]) != _plain(of_table[name])}
+    assert other == set(converted.split())
+
+
+def _plain(hint: Any) -> Any:
+    """The type of `hint`, with the type of its words for a Literal."""
+    if get_origin(hint) is Literal:
+        return type(get_args(hint)[0])
+    if get_origin(hint) is tuple:
+        return tuple[tuple(each if each is ... else _plain(each) for each in get_args(hint))]  # type: ignore[misc]
+    return hint

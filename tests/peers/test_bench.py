@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,14 @@ from bench.call.bare import ENDPOINT_S
 from bench.call.processes import bare
 from pipeline.audio import Pcm
 from tests.support.command_line import mediaserver
+from tests.support.node.forked import Forked
 from tests.support.node.node import KEY, REAL_ENGINES, serving, write_site
 from tests.support.ports import free_port, free_rtp_ports
 from tests.support.sip.baresip import baresip
 from tests.support.sip.sipp import Sipp
 from tests.support.speech.syllables import syllables
 from tests.support.speech.tones import write_wav
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(240)]
 
@@ -41,31 +42,27 @@ class Done:
     figures: Any = None
 
 
-async def started(*arguments: str | Path) -> asyncio.subprocess.Process:
-    """The command, its output in pipes. SIGHUP is as a terminal leaves it: under nohup children ignore it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mediaserver", "bench", *map(str, arguments)),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    finally:
-        signal.signal(signal.SIGHUP, before)
+class Bench:
+    """The command in a process of its own, which writes into `directory`."""
 
+    def __init__(self, directory: Path, *arguments: str | Path) -> None:
+        self._output, self._errors = directory / "output", directory / "errors"
+        self.process = Forked(["bench", *map(str, arguments)], self._output, self._errors)
 
-async def ended(process: asyncio.subprocess.Process, file: Path | None = None) -> Done:
-    """The command, over."""
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    figures = read(file) if file is not None else None
-    assert process.returncode is not None
-    assert b"Traceback" not in err, err.decode()
-    return Done(process.returncode, out.decode(), err.decode(), figures)
+    async def told(self, words: str) -> None:
+        """Waits until it has said so."""
+        await until(lambda: words in self._errors.read_text() or self.process.poll() is not None, 60)
+        assert self.process.poll() is None, "it ended"
+
+    async def ended(self, figures: Path | None = None) -> Done:
+        """Waits for its end."""
+        try:
+            status = await asyncio.to_thread(self.process.wait, LIMIT_S)
+        finally:
+            self.process.kill()
+        errors = self._errors.read_text()
+        assert "Traceback" not in errors, errors
+        return Done(status, self._output.read_text(), errors, read(figures) if figures is not None else None)
 
 
 def read(file: Path) -> Any:
@@ -76,7 +73,7 @@ def read(file: Path) -> Any:
 async def bench(directory: Path, *arguments: str | Path) -> Done:
     """The command, with its figures."""
     file = directory / "figures.json"
-    return await ended(await started(*arguments, "--json", file), file)
+    return await Bench(directory, *arguments, "--json", file).ended(file)
 
 
 @pytest.fixture
@@ -206,11 +203,11 @@ async def test_ctrl_c_hangs_up_and_shows_what_there_is(
     tmp_path: Path, sentence: Path, number: signal.Signals
 ) -> None:
     async with Sipp("uas_echo", tmp_path, options=echoing()) as sipp:
-        process = await started(*to(sipp.port), "--speech", sentence, "--calls", "5", "--concurrent", "1")
-        await told(process, "answered after")
+        running = Bench(tmp_path, *to(sipp.port), "--speech", sentence, "--calls", "5", "--concurrent", "1")
+        await running.told("answered after")
         await asyncio.sleep(1)
-        process.send_signal(number)
-        done = await ended(process)
+        running.process.send_signal(number)
+        done = await running.ended()
         await sipp.passed()
     assert done.status == 130
     assert "hanging up" in done.err
@@ -219,21 +216,13 @@ async def test_ctrl_c_hangs_up_and_shows_what_there_is(
 
 async def test_ctrl_c_while_it_rings_cancels(tmp_path: Path, sentence: Path) -> None:
     async with Sipp("uas_rings", tmp_path) as sipp:
-        process = await started(*to(sipp.port), "--speech", sentence, "--calls", "5", "--concurrent", "1")
-        await told(process, "calling")
+        running = Bench(tmp_path, *to(sipp.port), "--speech", sentence, "--calls", "5", "--concurrent", "1")
+        await running.told("calling")
         await asyncio.sleep(2)
-        process.send_signal(signal.SIGINT)
-        done = await ended(process)
+        running.process.send_signal(signal.SIGINT)
+        done = await running.ended()
         await sipp.passed()
     assert done.status == 130
-
-
-async def told(process: asyncio.subprocess.Process, words: str) -> None:
-    """Until it has said so."""
-    assert process.stderr is not None
-    async with asyncio.timeout(60):
-        while words not in (line := (await process.stderr.readline()).decode()):
-            assert line, "it ended"
 
 
 @pytest.mark.parametrize(
@@ -327,11 +316,11 @@ async def test_ctrl_c_while_the_node_starts_leaves_nothing(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     site = write_site(tmp_path, engines=REAL_ENGINES, more=ASKED)
-    process = await started("--agent", "Asks on", "--config", site.path)
-    await told(process, "starting a node")
+    running = Bench(tmp_path, "--agent", "Asks on", "--config", site.path)
+    await running.told("starting a node")
     await asyncio.sleep(1)
-    process.send_signal(signal.SIGINT)
-    done = await ended(process)
+    running.process.send_signal(signal.SIGINT)
+    done = await running.ended()
     assert done.status == 130
     assert list(temporary.iterdir()) == []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +91,11 @@ class World:
         await self.page.open(self.url("/dashboard"))
         await self.page.run(f"sessionStorage.setItem('openline.key', '{KEY}')")
         await self.page.open(self.url(path))
+
+    async def answered_calls(self) -> list[dict[str, Any]]:
+        async with self.client.get("/api/v1/calls?status=ANSWERED", headers=bearer(KEY)) as listed:
+            rows: list[dict[str, Any]] = (await listed.json())["calls"]
+            return rows
 
     async def call_page(self, call: dict[str, Any], fragment: str = "") -> None:
         await self.page.call("Page.navigate", url="about:blank")
@@ -178,7 +185,7 @@ async def test_a_call_tells_what_was_said_heard_and_signalled(world: World, tmp_
     for part in ("silence waited for", "recogniser", "agent", "voice", "network"):
         assert part in stack
     total = turn["latency"]["voiceToVoiceMs"]
-    shown = f"{total / 1000:.2f} s" if total >= 1000 else f"{round(total)} ms"
+    shown = f"{total / 1000:.2f} s" if total >= 1000 else f"{math.floor(total + 0.5)} ms"
     assert stack.startswith(f"Turn {turn['turn']}, {shown}")
     states = await page.run("[...document.querySelectorAll('.states button')].map(each => each.dataset.s)")
     assert {"speaking", "hearing", "pause"} <= set(states)
@@ -303,8 +310,10 @@ async def test_a_live_call_is_followed_and_hung_up(world: World) -> None:
     page = world.page
     async with RawCall(world.port, ASKING_NUMBER) as call:
         await call.answered()
-        async with world.client.get("/api/v1/calls?status=ANSWERED", headers=bearer(KEY)) as listed:
-            [row] = (await listed.json())["calls"]
+        async with asyncio.timeout(30):
+            while not (rows := await world.answered_calls()):
+                await asyncio.sleep(0.05)
+        [row] = rows
         await world.call_page(row)
         await page.until("document.getElementById('outcome').textContent === 'They are talking.'")
         await page.until("document.getElementById('transcript').textContent.includes('How can I help?')")

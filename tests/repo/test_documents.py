@@ -72,10 +72,20 @@ def test_tests_that_a_page_names_are_there() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    for page in ("SECURITY.md", "CONTRIBUTING.md", "docs/telephony.md"):
+    for page in ("SECURITY.md", "CONTRIBUTING.md", "docs/rfcs.md"):
         named = re.findall(r"`(test_\w+)`", (ROOT / page).read_text())
         assert named, page
         assert [each for each in named if each not in there] == [], page
+
+
+def test_every_row_of_an_rfc_names_a_test() -> None:
+    text = (ROOT / "docs" / "rfcs.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    assert rows[0] == ["document", "what of it", "tests"]
+    assert len(rows) > 25
+    for row in rows[2:]:
+        assert len(row) == 3, row
+        assert re.fullmatch(r"`test_\w+`(, `test_\w+`)*", row[2]), row[0]
 
 
 def test_the_index_has_every_page() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -18,12 +18,12 @@ from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.message.message import Request, Response, parse
 from sip.message.uri import Uri
-from sip.registrar import Binding
 from sip.stack.admission import Refused
 from sip.states import CallState, HangupCause
+from sip.telephones.registrar import Binding
 from sip.transaction.hop import Hop
 from sip.trunk import TrunkUnavailable
-from sip.trunk_settings import TrunkSettings
+from sip.trunk_settings import TrunkSettings, User
 from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
 from tests.support.sip.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw
@@ -67,7 +67,7 @@ async def test_options_is_answered_to_a_trunk_and_nothing_is_told_to_a_stranger(
     async with phones(line=LINE) as world:
         assert (await ask(world, request("OPTIONS"))).status == 200
     async with phones(line=STRICT) as world:
-        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
+        world.theirs.gate.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         answers = [
             await ask(world, request(method, number))
             for method in ("INVITE", "OPTIONS", "REGISTER", "MESSAGE")
@@ -78,7 +78,7 @@ async def test_options_is_answered_to_a_trunk_and_nothing_is_told_to_a_stranger(
 
 async def test_an_unknown_number_looks_like_an_unknown_peer() -> None:
     async with phones(line=LINE) as world:
-        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
+        world.theirs.gate.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         unknown = await ask(world, request("INVITE", "999"))
         assert (unknown.status, unknown.reason, len(unknown.headers)) == (404, "Not Found", 6)
         call = await world.trunk.call("100")
@@ -88,7 +88,7 @@ async def test_an_unknown_number_looks_like_an_unknown_peer() -> None:
 
 async def test_strangers_are_challenged_the_same_for_every_number_where_a_trunk_has_a_password() -> None:
     async with phones(line=WITH_PASSWORD) as world:
-        world.theirs.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
+        world.theirs.gate.trunk_for = lambda number, trunks: trunks[0] if number == "100" else None
         for number in ("100", "999"):
             answer = await ask(world, request("INVITE", number))
             assert answer.status == 401
@@ -284,8 +284,8 @@ async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_o
     async with phones() as world:
         small = Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099)))
         async with small:
-            small._planes.close()
-            small._planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
+            small.media.planes.close()
+            small.media.planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
             small.add_trunk(replace(LINE, id="in"))
             uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
             trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))
@@ -355,7 +355,7 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
     phone.add_trunk(replace(LINE, id="a"))
     phone.add_trunk(replace(LINE, id="b"))
     gate: AdmissionPolicy = phone._gate
-    phone.trunk_for = lambda number, trunks: trunks[("1", "2").index(number)]
+    phone.gate.trunk_for = lambda number, trunks: trunks[("1", "2").index(number)]
     for number, expected in (("1", "a"), ("2", "b")):
         message = parse(request("INVITE", number))
         assert isinstance(message, Request)
@@ -366,10 +366,10 @@ def test_two_trunks_at_one_address_share_by_number() -> None:
 def test_a_call_that_the_inflow_let_in_is_not_refused_for_want_of_time() -> None:
     phone = Endpoint(EndpointSettings(udp="127.0.0.1:0"))
     phone.add_trunk(replace(LINE, id="a"))
-    phone.overload = lambda: 2
+    phone.gate.overload = lambda: 2
     message = parse(request("INVITE", "1"))
     assert isinstance(message, Request)
-    admitted = phone._gate.admit(message, source_hop(), 0.0)
+    admitted = phone.gate.admit(message, source_hop(), 0.0)
     assert getattr(admitted, "trunk_id", None) == "a"
 
 
@@ -391,12 +391,12 @@ def test_only_telephones_are_challenged_with_md5_alone(
     phone.add_trunk(replace(LINE, id="other", allow_from=(), username="acme", password="secret"))
     account = replace(LINE, allow_from=(), username="desk", password="secret", accept_register=True)
     for id, bound_to, expires_at in (("up", "192.0.2.8", 60.0), ("gone", "192.0.2.7", -1.0)):
-        trunk = phone.add_trunk(replace(account, id=id))
-        hop = Hop("udp", bound_to, 5060)
-        trunk.binding = Binding(Uri.parse("sip:desk@h"), hop, expires_at)
+        phone.add_trunk(replace(account, id=id))
+        binding = Binding(Uri.parse("sip:desk@h"), Hop("udp", bound_to, 5060), expires_at)
+        phone.gate.registrar.bind((id, "desk"), [binding], 0.0)
     message = parse(request(method, number))
     assert isinstance(message, Request)
-    answer = phone._gate.admit(message, Hop("udp", host, 5060), 0.0)
+    answer = phone.gate.admit(message, Hop("udp", host, 5060), 0.0)
     assert isinstance(answer, Refused)
     assert [Challenge.parse(value).algorithm for _, value in answer.headers] == algorithms
 
@@ -437,3 +437,22 @@ async def test_both_ends_of_a_call_to_ourselves_are_told_apart_by_more_than_the_
         await asyncio.wait_for(offered.ended(), PATIENCE_S)
         assert (placed.ended_by, offered.ended_by) == ("local", "remote")
         assert phone.stats.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "telephones"), [({"may_call": False}, 1), ({"password": "another-password"}, 0)]
+)
+def test_a_telephone_is_registered_no_longer_than_its_password_is_right(
+    changed: dict[str, Any], telephones: int
+) -> None:
+    phone, anna = Endpoint(EndpointSettings(udp="127.0.0.1:0")), User(name="anna", password="anna-password")
+    line = TrunkSettings(id="users:acme", uri="sip:users.invalid", users=(anna,))
+    phone.add_trunk(line)
+    phone.gate.forget_unknown()
+    binding = Binding(Uri.parse("sip:anna@h"), Hop("udp", "192.0.2.8", 5060), 60.0)
+    phone.gate.registrar.bind(("users:acme", "anna"), [binding], 0.0)
+    phone.gate.forget_unknown()
+    phone.remove_trunk("users:acme")
+    phone.add_trunk(replace(line, users=(replace(anna, **changed),)))
+    phone.gate.forget_unknown()
+    assert len(phone.gate.registrar.bound(("users:acme", "anna"), 1.0)) == telephones

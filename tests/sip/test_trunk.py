@@ -11,13 +11,14 @@ from sip.call import CallFailed
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.message.uri import Uri
-from sip.registrar import Binding
 from sip.states import HangupCause
+from sip.telephones.registrar import Binding
 from sip.transaction.hop import Hop
 from sip.trunk import Trunk, TrunkUnavailable
-from sip.trunk_settings import TrunkSettings
+from sip.trunk_settings import TrunkSettings, User
 from tests.support.hostile.rogue import rogue
 from tests.support.sip.sip_phones import phones
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -143,13 +144,74 @@ async def test_a_trunk_of_a_telephone_calls_it_while_it_is_registered_and_nobody
         line = world.ours.add_trunk(replace(world.trunk.settings, id="desk", **account))  # type: ignore[arg-type]
         now = asyncio.get_running_loop().time()
         hop = Hop("udp", "127.0.0.1", desk.sip.port)
-        for binding in (None, Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now - 1)):
-            line.binding = binding
+        registrar = world.ours.gate.registrar
+        for bound in ((), (Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now - 1),)):
+            registrar.bind(("desk", "desk"), bound, now)
             with pytest.raises(CallFailed) as failed:
                 await line.call("1")
             assert (failed.value.code, failed.value.cause) == (480, HangupCause.NO_ANSWER)
         assert world.ours.stats.transmitted == 0
-        line.binding = Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now + 60)
+        registrar.bind(("desk", "desk"), [Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now + 60)], now)
         call = await line.call("1")
         assert await asyncio.wait_for(call.ended(), 10) is HangupCause.BUSY
         assert [each.uri.user for each in desk.asked("INVITE")] == ["desk"]
+
+
+async def test_a_call_that_the_telephone_of_a_trunk_did_not_take_goes_on_over_another() -> None:
+    """The telephone, a PBX for one, says that it cannot take the call: nobody's has rung."""
+    asked: list[int] = []
+
+    async def go_on(status: int) -> bool:
+        asked.append(status)
+        return False
+
+    async with phones() as world, rogue() as desk:
+        desk.say(503)
+        account = {"username": "desk", "password": "secret", "accept_register": True}
+        line = world.ours.add_trunk(replace(world.trunk.settings, id="desk", **account))  # type: ignore[arg-type]
+        now = asyncio.get_running_loop().time()
+        hop = Hop("udp", "127.0.0.1", desk.sip.port)
+        binding = Binding(Uri.parse("sip:desk@127.0.0.1"), hop, now + 60)
+        world.ours.gate.registrar.bind(("desk", "desk"), [binding], now)
+        call = await line.call("1", go_on=go_on)
+        await asyncio.wait_for(call.ended(), 10)
+    assert asked == [503]
+
+
+USERS = TrunkSettings(
+    id="users:acme", uri="sip:users.invalid", users=(User(name="anna", password="anna-password"),)
+)
+
+
+@pytest.mark.parametrize("second", [200, 603])
+async def test_of_several_telephones_one_has_the_call_whatever_the_others_say(second: int) -> None:
+    """Both answer at once: one is hung up. One declines for all of them: the other is cancelled."""
+    async with phones() as world, rogue() as one, rogue() as two:
+        if second == 200:
+            one.say(200, one.contact, body=one.media)
+            two.say(200, two.contact, body=two.media)
+        else:
+            one.say(180, one.contact)
+            two.say(603)
+        line = world.ours.add_trunk(USERS)
+        now = asyncio.get_running_loop().time()
+        bindings = [
+            Binding(
+                Uri.parse(f"sip:anna@10.0.0.{number}:5070"), Hop("udp", "127.0.0.1", each.sip.port), now + 60
+            )
+            for number, each in enumerate((one, two))
+        ]
+        world.ours.gate.registrar.bind(("users:acme", "anna"), bindings, now)
+        call = await line.call("anna")
+        if second == 200:
+            await asyncio.wait_for(call.answered(), 10)
+            await until(lambda: len(one.asked("BYE")) + len(two.asked("BYE")) == 1)
+            assert one.asked("ACK")
+            assert two.asked("ACK")
+            await call.hang_up()
+        else:
+            await asyncio.wait_for(call.ended(), 10)
+            assert (call.status, len(one.asked("CANCEL")), two.asked("CANCEL")) == (603, 1, [])
+        await asyncio.wait_for(call.ended(), 10)
+        assert world.ours.stats.rtp_ports_used == 0
+        assert not world.ours._invites

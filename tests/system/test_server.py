@@ -26,7 +26,7 @@ CALL = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with serving(write_site(tmp_path, engines=REAL_ENGINES)) as server:
+    with serving(write_site(tmp_path, engines=REAL_ENGINES), is_cold=True) as server:
         server.wait_ready()
         yield server
 
@@ -78,7 +78,7 @@ def branch_of(message: bytes) -> bytes:
 def test_a_file_that_cannot_be_used_ends_with_status_2_and_says_why(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
     site.change('next = "done"', 'next = "nowhere"')
-    server = ServerProcess(site)
+    server = ServerProcess(site, is_cold=True)
     assert server.process.wait(60) == 2
     lines = server.log.read_text().splitlines()
     assert lines
@@ -103,7 +103,7 @@ def test_an_address_in_use_ends_with_status_1_and_a_reason(tmp_path: Path, which
 
 
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
-    with serving(write_site(tmp_path, engines=REAL_ENGINES)) as server:
+    with serving(write_site(tmp_path, engines=REAL_ENGINES), is_cold=True) as server:
         deadline = time.monotonic() + 60
         while server.get("/healthz")[0] != 200 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -112,7 +112,7 @@ def test_a_signal_during_the_start_ends_it_too(tmp_path: Path) -> None:
 
 def test_another_data_directory_on_the_command_line(tmp_path: Path) -> None:
     site, elsewhere = write_site(tmp_path, engines=REAL_ENGINES), tmp_path / "elsewhere"
-    with serving(site, "--data", str(elsewhere)) as server:
+    with serving(site, "--data", str(elsewhere), is_cold=True) as server:
         server.wait_ready()
         assert server.stop(signal_number=signal.SIGINT) == 0
     assert (elsewhere / "mediaserver.db").is_file()

@@ -73,14 +73,19 @@ def to_send(
     return {**filled, **asked}
 
 
+def allowed(name: str, trunk: TrunkSettings) -> bool:
+    """Whether a request may ask for a header field of that name in its INVITE over `trunk`."""
+    listed = any(fnmatchcase(name.lower(), each.lower()) for each in trunk.allow_headers)
+    return listed and name.lower() not in IDENTITY_HEADERS
+
+
 def checked_headers(headers: Mapping[str, str], trunk: TrunkSettings) -> dict[str, str]:
     """Returns the header fields that a request wants on its INVITE. Raises `InvalidRequest` for names that
     are not in the trunk's `allow_headers`, and for values that cannot be sent."""
     if len(headers) > HEADERS_LIMIT:
         raise InvalidRequest(f"headers: at most {HEADERS_LIMIT}")
     for name, value in headers.items():
-        allowed = any(fnmatchcase(name.lower(), each.lower()) for each in trunk.allow_headers)
-        if not allowed or name.lower() in IDENTITY_HEADERS:
+        if not allowed(name, trunk):
             raise InvalidRequest(f"headers: {readable(name)[:64]!r} is not in the trunk's allow_headers")
         if len(value) > VALUE_LIMIT:
             raise InvalidRequest(f"headers: {name!r} has more than {VALUE_LIMIT} characters")

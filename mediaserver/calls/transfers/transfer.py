@@ -192,11 +192,11 @@ class _Transfer:
         kind = self._live.profile.transfer.kind
         limit_s = route.agent.transfer_ring_s + ANSWER_S
         ladder = Ladder(lambda: self._dial(route), tried=self._tried, brief=self._briefing(), limit_s=limit_s)
-        if caller is None or caller.trunk_id != route.trunk_id or route.transfer == "bridge":
+        if caller is None or caller.trunk_id != route.trunk.id or route.trunk.transfer == "bridge":
             return ladder
         uris = outbound_legs.refer_to(route)
         if kind == "blind":
-            ladder.bridge = route.transfer == "auto"
+            ladder.bridge = route.trunk.transfer == "auto"
             ladder.refer = CarrierReferral(caller, uris, rung=Rung.REFER, limit_s=limit_s)
         ladder.hand_over = lambda person: CarrierReferral(
             caller, (person.replaced_by(uris[0]),), rung=Rung.REPLACES, limit_s=limit_s

@@ -6,7 +6,7 @@ import base64
 import binascii
 import gzip
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -59,7 +59,7 @@ REASONS: Final[Mapping[LeaveReason, models.DisconnectReason]] = {
 
 
 def join_response(
-    room: Room, participant: Participant, *, dual: bool, ice_servers: Sequence[str]
+    room: Room, participant: Participant, *, dual: bool, ice_servers: Iterable[IceServer]
 ) -> rtc.SignalResponse:
     """Makes the first message to a client. `dual`: the client has a second peer connection, which the server
     offers."""
@@ -82,7 +82,7 @@ def join_response(
     )
 
 
-def reconnect_response(last_sequence: int, *, ice_servers: Sequence[str]) -> rtc.SignalResponse:
+def reconnect_response(last_sequence: int, *, ice_servers: Iterable[IceServer]) -> rtc.SignalResponse:
     """Makes the first message to a client that resumes; the client sends again its reliable packets after
     `last_sequence`."""
     return rtc.SignalResponse(
@@ -219,11 +219,10 @@ def track_info(track: Track) -> models.TrackInfo:
     )
 
 
-def ice_server_infos(servers: Iterable[str]) -> list[rtc.ICEServer]:
+def ice_server_infos(servers: Iterable[IceServer]) -> list[rtc.ICEServer]:
     """Makes LiveKit's `ICEServer`s of the STUN and TURN servers in `rooms.ice_servers`."""
     return [
-        rtc.ICEServer(urls=[each.url], username=each.username, credential=each.credential)
-        for each in map(IceServer.parse, servers)
+        rtc.ICEServer(urls=[each.url], username=each.username, credential=each.credential) for each in servers
     ]
 
 

@@ -34,6 +34,7 @@ from mediaserver.rooms.registry import RoomRegistry
 from mediaserver.rooms.room import LeaveReason
 from mediaserver.rooms.tokens import LIFETIME_S, Grant
 from mediaserver.rooms.webrtc.peer_connection import PeerTransport
+from mediaserver.settings.ice_servers import IceServersFor
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class SdkSession:
         goodbyes: set[asyncio.Task[None]],
         *,
         dual: bool,
-        ice_servers: tuple[str, ...],
+        ice_servers: IceServersFor,
     ) -> None:
         """`goodbyes` holds tasks that outlive the session."""
         self.entry = entry
@@ -196,7 +197,7 @@ class SdkSession:
             elif isinstance(step, AddCandidate):
                 await self._add_candidate(step)
             elif isinstance(step, Listen):
-                self.entry.leg.audio.sender.wanted = step.wanted
+                self.entry.leg.audio.wanted = step.wanted
             elif isinstance(step, Refuse):
                 self._refuse(step.why)
             else:

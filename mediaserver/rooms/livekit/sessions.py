@@ -8,6 +8,7 @@ import logging
 from mediaserver.rooms.errors import RoomClosed, TokenRefused
 from mediaserver.rooms.livekit.session import Hello, Outlet, SdkSession
 from mediaserver.rooms.registry import RoomRegistry
+from mediaserver.settings.ice_servers import IceServersFor
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class SdkSessions:
         hello: Hello,
         outlet: Outlet,
         *,
-        ice_servers: tuple[str, ...],
+        ice_servers: IceServersFor,
     ) -> SdkSession:
         """Joins a new participant. Raises as `RoomRegistry.enter`."""
         entry = await room_registry.enter(token, resumable=True)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from livekit.protocol import models, rtc
@@ -28,6 +29,7 @@ from mediaserver.rooms.livekit.tracks import Tracks
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.webrtc.sdp_munging import AudioSection
+from mediaserver.settings.ice_servers import IceServersFor
 from pipeline.net.untrusted import read_json
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,7 @@ class Signalling(RoomObserver):
     """Signalling of one client. `dual`: the client joined by `/rtc` and has two peer connections."""
 
     def __init__(
-        self, room: Room, participant: Participant, *, dual: bool, ice_servers: Sequence[str] = ()
+        self, room: Room, participant: Participant, *, dual: bool, ice_servers: IceServersFor = lambda sid: ()
     ) -> None:
         self.state = SignalState.JOINING
         self.heard_s = 0.0
@@ -125,7 +127,7 @@ class Signalling(RoomObserver):
         self._room = room
         self._participant = participant
         self._dual = dual
-        self._ice_servers = ice_servers
+        self._ice_servers = partial(ice_servers, participant.sid)
         self._send: Send | None = None
         self._tokens = float(BURST)
         self._tracks = Tracks(participant)
@@ -142,7 +144,10 @@ class Signalling(RoomObserver):
         self._room.observe(self)
         self.send(
             messages.join_response(
-                self._room, self._participant, dual=self._dual, ice_servers=self._ice_servers
+                self._room,
+                self._participant,
+                dual=self._dual,
+                ice_servers=self._ice_servers(),
             )
         )
 
@@ -150,7 +155,7 @@ class Signalling(RoomObserver):
         """Reattaches a client that kept its session. Raises `RoomError` when the session is over."""
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
-        self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers))
+        self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers()))
         # All participants: a client takes a missing one for one who left.
         self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
 

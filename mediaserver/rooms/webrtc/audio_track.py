@@ -1,4 +1,8 @@
-"""A participant's audio in both directions: receiver, sender, their RTCP reports, and one place on the pacer.
+"""A participant's audio in both directions, on a row of the media plane, and its RTCP reports.
+
+The plane encodes, protects, paces and sends what the agent says, by the server's port to where ICE says,
+without Python in between; what the participant says is read here. aiortc sends each frame from a task of its
+track, by an encoder on a thread pool.
 
 `RoomAudio` is the media half of a leg. `SecureLink` connects it to aiortc: the SRTP sessions that DTLS made,
 and the `Path` on the server's port. A LiveKit client with two peer connections sends audio on one and
@@ -8,29 +12,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pylibsrtp
 from aiortc import RTCDtlsTransport
 
-from mediaserver.rooms.webrtc.receiver import OpusReceiver
-from mediaserver.rooms.webrtc.sender import OpusSender
-from mediaserver.rooms.webrtc.udp_mux import Path
-from pipeline.audio.opus import RATE_HZ
+from mediaserver.rooms.webrtc.receiver import OPUS, OpusReceiver
+from mediaserver.rooms.webrtc.udp_mux import Path, Target
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import AudioSource, LegListener
-from pipeline.media.pacer import Pace, Pacer
+from pipeline.plane.drive.plane import Plane
+from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.rows import Happened
+from pipeline.plane.setup import Sending, begin_sending, begin_source, configure_sending, snapshot
+from pipeline.plane.srtp import seal_by
+from pipeline.plane.srtp_sources import LatestSources
 from sip.rtp.packet import MalformedPacket
 from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
+from sip.rtp.said import Said
 
 REPORT_S: Final = 1.0
 """Seconds between RTCP reports: browsers decide by these whether to send FEC, and five seconds are too
 late."""
 
-SOURCES: Final = 16
-"""Sources (SSRC) of a participant that libsrtp keeps a context for. A browser has one, and one more for each
-microphone that it publishes; libsrtp looks through all of them for each packet."""
+_TAG_BYTES: Final = {b"SRTP_AES128_CM_SHA1_80": 10}
+"""How much longer than RTP a packet is (RFC 5764 4.1.2)."""
+
+_GCM_TAG_BYTES: Final = 16
 
 _TAMPERED: Final = (pylibsrtp.Error, ValueError)  # ValueError: longer than any packet
 
@@ -53,22 +63,35 @@ class AudioStats:
 
 class SecureLink:
     """The SRTP sessions of one DTLS connection, on the path `path` of the server's port. Of the participant's
-    sources the latest `SOURCES` keep their roll-over counter and their window against replays."""
+    sources the latest (`LatestSources`) keep their roll-over counter and their window against replays."""
 
     __slots__ = ("_dtls", "_path", "_sources")
 
     def __init__(self, dtls: RTCDtlsTransport, path: Path) -> None:
         self._dtls = dtls
         self._path = path
-        self._sources: OrderedDict[bytes, None] = OrderedDict()  # the latest last
+        self._sources = LatestSources()
 
-    def send(self, packet: bytes) -> bool:
-        """Encrypts and sends an RTP packet; False: it could not be sent."""
-        return self._path.send(self._dtls._tx_srtp.protect(packet))
+    def seal(self, line: Any) -> None:
+        """The packets of the row `line`, which the caller holds, are this connection's from now on."""
+        connection: Any = self._dtls._ssl
+        profile = connection.get_selected_srtp_profile()
+        seal_by(line, self._dtls._tx_srtp, _TAG_BYTES.get(profile, _GCM_TAG_BYTES))
 
-    def send_report(self, compound: bytes) -> bool:
-        """Encrypts and sends a compound RTCP packet; False: it could not be sent."""
-        return self._path.send(self._dtls._tx_srtp.protect_rtcp(compound))
+    def sealed_report(self, compound: bytes) -> bytes:
+        """Encrypts a compound RTCP packet. The caller holds the row whose packets are this connection's: the
+        session is the plane's too."""
+        return bytes(self._dtls._tx_srtp.protect_rtcp(compound))
+
+    def send_report(self, sealed: bytes) -> bool:
+        """Sends what `sealed_report` gave; False: it could not be sent."""
+        return self._path.send(sealed)
+
+    def follow(self, aim: Callable[[Target | None], None] | None) -> None:
+        """Tells `aim` where packets go, now and whenever ICE nominates another pair; None: no more."""
+        self._path.on_target = aim
+        if aim is not None:
+            aim(self._path.target)
 
     def opened(self, data: bytes) -> bytes | None:
         """Decrypts an RTP packet; None for one that is forged, replayed or damaged."""
@@ -76,7 +99,7 @@ class SecureLink:
             packet: bytes = self._dtls._rx_srtp.unprotect(data)
         except _TAMPERED:
             return None
-        self._meet(packet[8:12])
+        self._sources.meet(int.from_bytes(packet[8:12]), self._dtls._rx_srtp)
         return packet
 
     def opened_report(self, data: bytes) -> bytes | None:
@@ -85,18 +108,8 @@ class SecureLink:
             compound: bytes = self._dtls._rx_srtp.unprotect_rtcp(data)
         except _TAMPERED:
             return None
-        self._meet(compound[4:8])
+        self._sources.meet(int.from_bytes(compound[4:8]), self._dtls._rx_srtp)
         return compound
-
-    def _meet(self, source: bytes) -> None:
-        """Puts the source of an authentic packet after all others. Of one too many libsrtp forgets the one
-        that was silent for longest."""
-        sources = self._sources
-        sources[source] = None
-        sources.move_to_end(source)
-        if len(sources) > SOURCES:
-            forgotten, _ = sources.popitem(last=False)
-            self._dtls._rx_srtp.remove_stream(int.from_bytes(forgotten))
 
     def listen(self, audio: RoomAudio | None) -> None:
         """Passes packets that arrive to `audio`; None: drops them."""
@@ -124,19 +137,24 @@ class _Intake:
 
 
 class RoomAudio:
-    """The audio of one participant, in frames of 20 ms at 16 kHz in both directions."""
+    """The audio of one participant, in frames of 20 ms at 16 kHz in both directions; a row of `plane`. Raises
+    `pipeline.plane.drive.plane.PlaneFull`. Once closed it touches the row no more, whatever connection of the
+    participant comes up still."""
 
-    def __init__(self, pacer: Pacer, *, loop: asyncio.AbstractEventLoop) -> None:
-        self.receiver = OpusReceiver()
-        self.sender = OpusSender(time=loop.time)
-        self._pacer = pacer
-        self._loop = loop
+    def __init__(self, plane: Plane, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._plane, self._number, self._loop = plane, plane.reserve(), loop
+        plane.open(self._number, None, self._happened)
         self._reports = RtcpSession(wall_offset_s=time.time() - loop.time())
-        self._report_due_s = 0.0
         self._bad_reports = 0
-        self._pace: Pace | None = None
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
         self._heard_on: SecureLink | None = None
         self._spoken_on: SecureLink | None = None
+        with plane.held(self._number) as line:
+            self.receiver = OpusReceiver(line, self._number)
+            begin_sending(line, -1, first_due_ns=plane.first_due_ns(self._number))
+        self._line: Any = line
+        self._said = Said(Outgoing(line, plane.poke), loop)
 
     @property
     def rate_hz(self) -> int:
@@ -144,11 +162,21 @@ class RoomAudio:
         return RATE_HZ
 
     @property
+    def wanted(self) -> bool:
+        """Whether the participant wants to hear the agent: else its frames leave as ever, and are not
+        sent."""
+        return not self._line["unwanted"]
+
+    @wanted.setter
+    def wanted(self, wanted: bool) -> None:
+        self._line["unwanted"] = not wanted
+
+    @property
     def stats(self) -> AudioStats:
         """The counters of both directions, as of now."""
         receiver, reception, remote = self.receiver, self.receiver.reception, self._reports.remote
         return AudioStats(
-            packets_sent=self.sender.packets,
+            packets_sent=int(self._line["packets_sent"]),
             packets_received=receiver.packets,
             lost=receiver.lost,
             recovered=receiver.recovered,
@@ -162,27 +190,41 @@ class RoomAudio:
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Attaches a listener and a source; None detaches."""
-        before = self.sender.source
-        if before is not None and before is not source:
-            before.on_ready(None)
         self.receiver.listener = listener
-        self.sender.source = source
-        if source is not None:
-            source.on_ready(self._wake)
+        self._said.source = source
 
     def hear_on(self, link: SecureLink, payload_types: frozenset[int]) -> None:
         """Receives the participant's microphone on `link` from now on; `payload_types` are Opus's."""
+        if self._closed:
+            return
         self.receiver.receive(payload_types)
         self._heard_on = link
         link.listen(self)
         self._start()
 
     def speak_on(self, link: SecureLink, *, payload_type: int, ssrc: int) -> None:
-        """Sends the agent's audio on `link` from now on."""
-        sender = self.sender
-        sender.payload_type, sender.ssrc = payload_type, ssrc
-        sender.wire = link.send
+        """Sends the agent's audio on `link` from now on; a source that stays goes on with its timestamps and
+        counts, since aiortc asks for it in each negotiation. Raises `pipeline.audio.opus.OpusMissing`."""
+        sending = Sending(
+            payload_type=payload_type,
+            format=OPUS,
+            events_type=-1,
+            events_hz=CLOCK_HZ,
+            sends=True,
+            discontinuous=True,
+        )
+        if self._closed:
+            return
+        before = self._spoken_on
+        if before is not None and before is not link:
+            before.follow(None)
+        with self._plane.held(self._number) as line:
+            if line["own_ssrc"] != ssrc:
+                begin_source(line, ssrc)
+            configure_sending(line, sending)
+            link.seal(line)
         self._spoken_on = link
+        link.follow(self._aim)
         if self._heard_on is not link:
             link.listen(self)  # the participant's reports of the agent's audio
         self._start()
@@ -190,46 +232,55 @@ class RoomAudio:
     def report_received(self, compound: bytes, now: float) -> None:
         """Takes a decrypted RTCP compound of the participant."""
         try:
-            self._reports.receive(compound, self.sender.ssrc, now)
+            self._reports.receive(compound, int(self._line["own_ssrc"]), now)
         except MalformedPacket:
             self._bad_reports += 1
 
     def close(self) -> None:
-        """Stops both directions for good."""
+        """Stops both directions for good. Idempotent."""
+        if self._closed:
+            return
         self.attach(None, None)
-        self.sender.wire = None
+        self._closed = True
         for link in (self._heard_on, self._spoken_on):
             if link is not None:
                 link.listen(None)
+                link.follow(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._plane.shut(self._number, None)
         self._heard_on = self._spoken_on = None
-        if self._pace is not None:
-            self._pace.remove()
-            self._pace = None
+        self._line = snapshot(self._line)
+        self.receiver.close()
+
+    def _happened(self, kind: int, one: int, two: int) -> None:
+        if kind == Happened.HEARD:
+            self.receiver.passed(one, self._loop.time())
+        elif kind == Happened.SENT:
+            self._said.left()
+
+    def _aim(self, target: Target | None) -> None:
+        with self._plane.held(self._number) as line:
+            if target is None:
+                line["remote_size"] = 0
+            else:
+                self._plane.aim(self._number, *target)
 
     def _start(self) -> None:
-        if self._pace is None:
-            now = self._loop.time()
-            self._report_due_s = now + REPORT_S / 2
-            self._pace = self.sender.pace = self._pacer.add(self._tick, now)
+        if self._timer is None:
+            self._timer = self._loop.call_later(REPORT_S / 2, self._report)
 
-    def _wake(self) -> None:
-        if self._pace is not None and self.sender.silent:
-            self._pace.wake()
-
-    def _tick(self, now: float) -> None:
-        self.sender.tick(now)
-        if self.receiver.waiting:
-            self.receiver.flush(now)
-        if now >= self._report_due_s:
-            self._report_due_s = now + REPORT_S
-            self._report(now)
-
-    def _report(self, now: float) -> None:
+    def _report(self) -> None:
         """Sends one RTCP compound where one connection carries both directions, else a report on each."""
-        sender, reception = self.sender, self.receiver.reception
-        sent = Sent(sender.ssrc, sender.timestamp_at(now), sender.packets, sender.octets)
-        heard, spoken = self._heard_on, self._spoken_on
+        self._timer = self._loop.call_later(REPORT_S, self._report)
+        now, heard, spoken = self._loop.time(), self._heard_on, self._spoken_on
+        sent = Sent.of(self._line, now)
         if heard is not None:
-            heard.send_report(self._reports.report(sent, reception, now))
+            self._send_report(heard, self._reports.report(sent, self.receiver.reception, now))
         if spoken is not None and spoken is not heard:
-            spoken.send_report(self._reports.report(sent, None, now))
+            self._send_report(spoken, self._reports.report(sent, None, now))
+
+    def _send_report(self, link: SecureLink, compound: bytes) -> None:
+        with self._plane.held(self._number):
+            sealed = link.sealed_report(compound)
+        link.send_report(sealed)

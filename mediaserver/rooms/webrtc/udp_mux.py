@@ -21,13 +21,14 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from aioice import Candidate, ice, stun
 from aioice.candidate import candidate_foundation, candidate_priority
 
 from mediaserver.rooms.errors import RoomFull
 from pipeline.net.egress import EgressPolicy
+from pipeline.plane.address import sockaddr
 
 BURST: Final = 64
 """The most datagrams read in one wake-up: a flood must not hold up the calls."""
@@ -48,12 +49,34 @@ _USERNAME: Final = 0x0006
 _HEADER: Final = 20
 
 MediaSink = Callable[[bytes, float], None]
+Target: TypeAlias = tuple[socket.socket, bytes]
+"""A socket of the port, and the sockaddr that media goes to by it."""
+
+
+class _Nominated(dict[int, Any]):
+    """aioice's table of nominated pairs, which calls `changed` after each change: aioice tells nobody."""
+
+    __slots__ = ("_changed",)
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._changed = changed
+
+    def __setitem__(self, component: int, pair: Any) -> None:
+        super().__setitem__(component, pair)
+        self._changed()
+
+    def clear(self) -> None:
+        """Forgets every pair: the connection is closed."""
+        super().clear()
+        self._changed()
 
 
 class Path:
-    """One peer connection on the shared port. `media` takes SRTP and SRTCP datagrams."""
+    """One peer connection on the shared port. `media` takes SRTP and SRTCP datagrams; `on_target` is told
+    where media goes, each time ICE nominates a pair, and None when there is none any more."""
 
-    __slots__ = ("_lanes", "_port", "addresses", "connection", "media")
+    __slots__ = ("_lanes", "_port", "addresses", "connection", "media", "on_target")
 
     def __init__(self, port: MediaPort, connection: ice.Connection) -> None:
         self._port = port
@@ -61,6 +84,25 @@ class Path:
         self.addresses: list[tuple[socket.socket, tuple[str, int]]] = []
         self.connection = connection
         self.media: MediaSink | None = None
+        self.on_target: Callable[[Target | None], None] | None = None
+        connection._nominated = _Nominated(self._nominated)
+
+    @property
+    def target(self) -> Target | None:
+        """Where media goes: over the nominated pair; None: there is none."""
+        pair = self.connection._nominated.get(1)
+        if pair is None:
+            return None
+        own, (host, port) = cast(Lane, pair.protocol.transport).socket, pair.remote_addr
+        return own, sockaddr((host, port, 0, 0) if own.family == socket.AF_INET6 else (host, port))
+
+    def _nominated(self) -> None:
+        if self.on_target is not None:
+            self.on_target(self.target)
+
+    def close(self) -> None:
+        """The port's sockets are about to be closed: nothing is sent by them any more."""
+        self.connection._nominated.clear()
 
     async def candidates(self, component: int, addresses: list[str], timeout: int = 5) -> list[Candidate]:
         """Replaces `aioice.Connection.get_component_candidates`: returns candidates of the shared sockets
@@ -126,6 +168,7 @@ class Path:
             pair.task = None  # a cancelled check refers to its pair
         self.connection._check_list.clear()
         vars(self.connection).pop("get_component_candidates", None)
+        self.connection._nominated, self.on_target = {}, None
 
     def close_lane(self, lane: Lane) -> None:
         """Takes the path off the port when aioice has closed its last lane."""
@@ -240,6 +283,8 @@ class MediaPort:
 
     def close(self) -> None:
         """Closes the sockets and forgets every peer connection."""
+        for path in self._paths.values():
+            path.close()
         for own, _ in self.sockets:
             self._loop.remove_reader(own)
             own.close()

@@ -10,11 +10,15 @@ class Drive(Protocol):
     """Reads what has come for the streams, steps, and sends what is due; tells the event loop of what
     happened."""
 
-    def watch(self, bound: socket.socket, number: int) -> None:
-        """Reads datagrams of stream `number` from `bound`, and sends its packets by it."""
+    def watch(self, bound: socket.socket | None, number: int) -> None:
+        """Reads datagrams of stream `number` from `bound`, and sends its packets by it; None: reads nothing,
+        and sends by what `send_by` names."""
 
-    def forget(self, bound: socket.socket, number: int) -> None:
-        """Touches `bound` no more. The row is held."""
+    def send_by(self, bound: socket.socket, number: int) -> None:
+        """Sends packets of stream `number` by `bound`, which others read. The row is held."""
+
+    def forget(self, bound: socket.socket | None, number: int) -> None:
+        """Touches the stream's socket no more; `bound` is as `watch` had it. The row is held."""
 
     def poke(self) -> None:
         """Sends what is due, without waiting for the tick."""

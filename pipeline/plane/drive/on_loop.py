@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -29,21 +29,31 @@ class OnLoop:
         self._with = address_of(self._scratch), address_of(shared)
         self._places: dict[int, int] = {}
         self._packet = memoryview(shared["packet"])
-        self._sockets: dict[int, socket.socket] = {}
+        self._sockets: dict[int, socket.socket] = {}  # sent by
+        self._read_from: dict[int, socket.socket] = {}
         self._poked: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._between: asyncio.TimerHandle | None = None
 
-    def watch(self, bound: socket.socket, number: int) -> None:
+    def watch(self, bound: socket.socket | None, number: int) -> None:
         """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
-        self._sockets[number], self._places[number] = bound, address_of(self._rows[number])
-        self._loop.add_reader(bound, self._read, number)
+        self._places[number] = address_of(self._rows[number])
+        if bound is not None:
+            self._sockets[number] = self._read_from[number] = bound
+            self._loop.add_reader(bound, self._read, number)
         if self._timer is None:
             self._tick()
 
-    def forget(self, bound: socket.socket, number: int) -> None:
-        """Touches `bound` no more (`Drive`); the row is held."""
-        del self._sockets[number], self._places[number]
-        self._loop.remove_reader(bound)
+    def send_by(self, bound: socket.socket, number: int) -> None:
+        """Sends packets of stream `number` by `bound` (`Drive`)."""
+        self._sockets[number] = bound
+
+    def forget(self, bound: socket.socket | None, number: int) -> None:
+        """Touches the stream's socket no more (`Drive`); the row is held."""
+        del self._places[number]
+        self._sockets.pop(number, None)
+        if bound is not None:
+            self._loop.remove_reader(self._read_from.pop(number))
         self._clock[Field.TICKS] += 2  # nobody is about to send for the stream
 
     def poke(self) -> None:
@@ -53,9 +63,9 @@ class OnLoop:
 
     def close(self) -> None:
         """Reads and sends no more (`Drive`). Idempotent."""
-        for bound in self._sockets.values():
+        for bound in self._read_from.values():
             self._loop.remove_reader(bound)
-        for each in (self._timer, self._poked):
+        for each in (self._timer, self._between, self._poked):
             if each is not None:
                 each.cancel()
 
@@ -78,7 +88,7 @@ class OnLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._sockets:
+        if not self._places:
             return
         self._clock[Field.TICKS] += 1
         self._timer = self._loop.call_at((self._now_ns() // SLOT_NS + 1) * SLOT_NS / 1e9, self._tick)
@@ -86,10 +96,23 @@ class OnLoop:
 
     def _send(self) -> None:
         self._poked = None
-        shared, now_ns = self._shared, self._now_ns()
-        for number, place in self._places.items():
-            for k in range(due_at(place, *self._with, now_ns)):
+        self._send_due(self._places)
+
+    def _send_between(self) -> None:
+        count = self._clock[Field.BETWEEN]
+        self._send_due(each for each in self._shared["between"][:count].tolist() if each in self._places)
+
+    def _send_due(self, numbers: Iterable[int]) -> None:
+        """Sends what is due of these streams, and comes back for what is due before the next tick."""
+        shared, clock, now_ns = self._shared, self._clock, self._now_ns()
+        if self._between is not None:
+            self._between.cancel()
+        clock[Field.BETWEEN] = 0
+        for number in numbers:
+            for k in range(due_at(self._places[number], *self._with, now_ns)):
                 self._send_packet(number, shared["outbox"][k, : shared["outgoing"][k]].tobytes())
+        if clock[Field.BETWEEN]:
+            self._between = self._loop.call_at(clock[Field.BETWEEN_NS] / 1e9, self._send_between)
         self._tell_news()
 
     def _send_packet(self, number: int, packet: bytes) -> None:

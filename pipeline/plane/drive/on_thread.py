@@ -31,6 +31,7 @@ if SUPPORTED:
     from pipeline.plane.drive.run import EPOLL_EVENT_BYTES, run
 
 _CTL_ADD, _CTL_DEL = 1, 2
+_PR_SET_NAME: Final = 15
 _JOINED_S: Final = 2.0
 
 log = logging.getLogger(__name__)
@@ -60,13 +61,17 @@ class OnThread:
         atexit.register(self._stop)
         self._open = True
 
-    def watch(self, bound: socket.socket, number: int) -> None:
+    def watch(self, bound: socket.socket | None, number: int) -> None:
         """Reads datagrams of stream `number` from `bound`, and sends its packets by it (`Drive`)."""
-        self._control(_CTL_ADD, bound.fileno(), number)
+        if bound is not None:
+            self._control(_CTL_ADD, bound.fileno(), number)
 
-    def forget(self, bound: socket.socket, number: int) -> None:
-        """Touches `bound` no more (`Drive`); the row is held."""
-        if self._open:
+    def send_by(self, bound: socket.socket, number: int) -> None:
+        """Sends packets of stream `number` by `bound` (`Drive`): the row names it."""
+
+    def forget(self, bound: socket.socket | None, number: int) -> None:
+        """Touches the stream's socket no more (`Drive`); the row is held."""
+        if self._open and bound is not None:
             self._control(_CTL_DEL, bound.fileno(), number)
 
     def poke(self) -> None:
@@ -89,6 +94,7 @@ class OnThread:
         self._epoll.close()
 
     def _run(self) -> None:
+        _libc.prctl(_PR_SET_NAME, b"media plane")  # as `top -H` shows it
         if (priority := raised()) is not Priority.REAL_TIME:
             log.info("media plane is not at real-time priority", extra={"priority": priority.value})
         while True:

@@ -94,9 +94,10 @@ class Plane:
         self._reserved -= 1
         self._free.append(number)
 
-    def open(self, number: int, bound: socket.socket, news: News) -> None:
-        """A stream on the reserved row, over the datagram socket `bound`, from which nothing is taken yet.
-        Raises OSError for a socket that cannot be watched; the row is reserved still."""
+    def open(self, number: int, bound: socket.socket | None, news: News) -> None:
+        """A stream on the reserved row, over the datagram socket `bound`, from which nothing is taken yet;
+        None: it is sent where `aim` says, and Python reads for it. Raises OSError for a socket that cannot
+        be watched; the row is reserved still."""
         self._drive.watch(bound, number)
         self._reserved -= 1
         self._news[number] = news
@@ -106,8 +107,15 @@ class Plane:
         self._clock[Field.LINES] = max(int(self._clock[Field.LINES]), number + 1)
         self._drive.poke()
 
-    def shut(self, number: int, bound: socket.socket) -> None:
-        """The stream's row and its socket are not touched any more."""
+    def aim(self, number: int, bound: socket.socket, address: bytes) -> None:
+        """The stream's packets leave by `bound` to the sockaddr `address` from now on. The row is held."""
+        line = self.rows[number]
+        line["remote"][: len(address)] = list(address)
+        line["fd"], line["remote_size"] = bound.fileno(), len(address)
+        self._drive.send_by(bound, number)
+
+    def shut(self, number: int, bound: socket.socket | None) -> None:
+        """The stream's row and its socket are not touched any more. `bound` is that of `open`."""
         self._news[number] = None
         ticks = int(self._clock[Field.TICKS])
         with self.held(number) as line:

@@ -13,7 +13,7 @@ from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, leave
 from pipeline.plane.native import I64, LINE, ROWS, SCRATCH, SHARED, VOID, T
 from pipeline.plane.rows import ADDRESS_BYTES, PACKET_BYTES, Field
-from pipeline.plane.send import SLOT_NS
+from pipeline.plane.send import FRAME_NS, SLOT_NS
 from pipeline.plane.step import count_sent, due, take
 
 _recvfrom: Final = T.ExternalFunction(
@@ -42,6 +42,8 @@ _IDLE_NS: Final = 100_000_000
 _LINES: Final = int(Field.LINES)
 _STOP, _HEAD, _TICKS, _LATEST = int(Field.STOP), int(Field.EVENT_HEAD), int(Field.TICKS), int(Field.LATEST_NS)
 _SIZE, _LENGTH = int(Field.SIZE), int(Field.SENDER_LENGTH)
+_BETWEEN, _BETWEEN_NS = int(Field.BETWEEN), int(Field.BETWEEN_NS)
+_TAIL, _URGENT = int(Field.EVENT_TAIL), int(Field.URGENT)
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
 
 
@@ -53,19 +55,23 @@ def _now_ns(shared: Any) -> int:
     return int(pair[0] * 1_000_000_000 + pair[1])
 
 
-@compiled(VOID(SHARED, I64), inner=True)
-def _sleep(shared: Any, due_ns: int) -> None:
-    """Until the tick, or until Python pokes."""
-    left_ns = due_ns - _now_ns(shared)
+@compiled(I64(SHARED, I64), inner=True)
+def _sleep(shared: Any, due_ns: int) -> int:
+    """Until the tick, or until a packet is due before it (0), or until Python pokes (1)."""
+    clock = shared.clock
+    until_ns = min(due_ns, clock[_BETWEEN_NS]) if clock[_BETWEEN] else due_ns
+    left_ns = until_ns - _now_ns(shared)
     if left_ns <= 0:
-        return
+        return 0
     pair = shared.pair
     fd = I64(shared.clock[_POKE_FD])
     pair[0], pair[1] = left_ns // 1_000_000_000, left_ns % 1_000_000_000
     pair[2] = fd & 0xFFFFFFFF | _POLLIN << 32  # struct pollfd
     address = pair.ctypes.data
-    if _ppoll(address + 16, T.uint64(1), address, T.uintp(0)) > 0:
-        _drain(T.int32(fd), address + 24, T.uintp(8))
+    if _ppoll(address + 16, T.uint64(1), address, T.uintp(0)) <= 0:
+        return 0
+    _drain(T.int32(fd), address + 24, T.uintp(8))
+    return 1
 
 
 @compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
@@ -109,16 +115,32 @@ def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
                 leave(line.owner[:])
 
 
+@compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
+def _send_due(line: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """What is due of one stream. The row stays entered until its packets have left; one that Python holds is
+    due in the next tick."""
+    if line.open and enter(line.owner[:]):
+        if line.open:
+            _send(line, shared, due(line, scratch, shared, now_ns))
+        leave(line.owner[:])
+
+
 @compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
 def _send_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
-    """What is due. A row stays entered until its packets have left; one that Python holds is due in the next
-    tick."""
+    """What is due of all streams."""
+    shared.clock[_BETWEEN] = 0
     for number in range(shared.clock[_LINES]):
-        line = rows[number]
-        if line.open and enter(line.owner[:]):
-            if line.open:
-                _send(line, shared, due(line, scratch, shared, now_ns))
-            leave(line.owner[:])
+        _send_due(rows[number], scratch, shared, now_ns)
+
+
+@compiled(VOID(ROWS, SCRATCH, SHARED, I64), inner=True)
+def _send_between(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """What is due of the streams in `between`. Those with nothing due yet are put there again, no further
+    back."""
+    count = shared.clock[_BETWEEN]
+    shared.clock[_BETWEEN] = 0
+    for k in range(count):
+        _send_due(rows[shared.between[k]], scratch, shared, now_ns)
 
 
 @compiled(I64(SHARED, I64, I64), inner=True)
@@ -133,19 +155,34 @@ def _next_due(shared: Any, due_ns: int, now_ns: int) -> int:
     return int(now_ns // SLOT_NS * SLOT_NS + (SLOT_NS if clock[_LINES] else _IDLE_NS))
 
 
+@compiled(I64(SHARED, I64, I64), inner=True)
+def _wake(shared: Any, woken_ns: int, now_ns: int) -> int:
+    """Wakes Python, last woken at `woken_ns`, for what is wanted at once; for what else waits once in 20 ms,
+    since a wake costs more than an event. Returns when Python was last woken."""
+    clock = shared.clock
+    waits = clock[_HEAD] != clock[_TAIL] and now_ns // FRAME_NS != woken_ns // FRAME_NS
+    if clock[_URGENT] == 0 and not waits:
+        return woken_ns
+    clock[_URGENT] = 0
+    shared.pair[3] = 1
+    _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
+    return now_ns
+
+
 @compiled(VOID(ROWS, SCRATCH, SHARED), nogil=True)
 def run(rows: Any, scratch: Any, shared: Any) -> None:
     """Until `STOP`: reads what has come, sends what is due, and wakes Python if it has something to look at.
-    The tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own."""
+    The tick is a quarter of a frame, longer for a plane without streams; a poke is a tick of its own. Between
+    ticks nothing is read."""
     clock = shared.clock
-    due_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS
+    due_ns, woken_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS, 0
     while clock[_STOP] == 0:
-        _sleep(shared, due_ns)
+        poked = _sleep(shared, due_ns)
         now_ns = _now_ns(shared)
-        before = clock[_HEAD]
-        _read_all(rows, scratch, shared, now_ns)
-        _send_all(rows, scratch, shared, now_ns)
-        if clock[_HEAD] != before:
-            shared.pair[3] = 1
-            _write(T.int32(clock[_WAKE_FD]), shared.pair.ctypes.data + 24, T.uintp(8))
-        due_ns = _next_due(shared, due_ns, now_ns)
+        if poked or now_ns >= due_ns:
+            _read_all(rows, scratch, shared, now_ns)
+            _send_all(rows, scratch, shared, now_ns)
+            due_ns = _next_due(shared, due_ns, now_ns)
+        else:
+            _send_between(rows, scratch, shared, now_ns)
+        woken_ns = _wake(shared, woken_ns, now_ns)

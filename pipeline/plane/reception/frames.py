@@ -196,6 +196,7 @@ def use(line: Any, payload_type: int) -> None:
     if line.media_clock_hz not in (0, media.clock_hz) and line.expected >= 0:
         line.expected = -2
     if line.media_rate_hz != media.rate_hz:
-        line.resampling[:HISTORY] = np.float32(0.0)
         line.resampled = 0
+        if media.rate_hz != line.rate_hz:
+            line.resampling[:HISTORY] = np.float32(0.0)
     line.payload_type, line.media_clock_hz, line.media_rate_hz = payload_type, media.clock_hz, media.rate_hz

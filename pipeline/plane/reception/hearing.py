@@ -45,7 +45,7 @@ def _skip(line: Any, scratch: Any, due: int) -> None:
 def _begin(line: Any, due: int) -> None:
     """The agent begins to speak: lag and filter of the line are kept."""
     line.echo_next_played = due
-    line.echo_rings[:] = np.float32(0.0)
+    line.echo_rings[:] = 0
     line.echo_sums[:] = np.float32(0.0)
     for k in range(kernels.ECHO_LOCKED):
         line.echo[k] = np.float32(0.0)

@@ -7,10 +7,10 @@ from typing import Any
 from weakref import WeakSet
 
 from pipeline.engines.tables import read_table
-from pipeline.errors import EngineError
+from pipeline.net.socket_service import check
 from pipeline.net.web_socket import SocketEndpoint
 from pipeline.speech import Expected
-from pipeline.stt.streaming.line import CallLine, address_of, service_places
+from pipeline.stt.streaming.line import CallLine, service_places
 from pipeline.stt.streaming.service import ServiceSettings
 from pipeline.stt.streaming.utterance import StreamingListening
 
@@ -28,11 +28,7 @@ class StreamingSpeechToText:
     def from_settings(cls, settings: Mapping[str, Any]) -> StreamingSpeechToText:
         """Keys: those of `ServiceSettings`. Raises `SettingsRefused`."""
         service = read_table("websocket", ServiceSettings, settings)
-        headers = dict(service.headers)
-        if service.api_key and "authorization" not in {name.lower() for name in headers}:
-            headers["Authorization"] = f"Bearer {service.api_key}"
-        urls = filter(None, (service.url, service.session_url))
-        return cls(service, SocketEndpoint(urls, headers=headers))
+        return cls(service, service.endpoint())
 
     @property
     def deadline_s(self) -> float:
@@ -58,12 +54,7 @@ class StreamingSpeechToText:
 
     async def check(self) -> str:
         """Checks whether the server takes a socket: gives "" if so, else the reason."""
-        try:
-            url, query = await address_of(self.service, self._endpoint, service_places(self.service, "en"))
-            async with self._endpoint.opened(url, query):
-                return ""
-        except EngineError as error:
-            return str(error)
+        return await check(self.service, self._endpoint, service_places(self.service, "en"))
 
     async def close(self) -> None:
         """Closes the connections to the server."""

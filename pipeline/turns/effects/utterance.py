@@ -29,6 +29,12 @@ from pipeline.turns.speculation import GUESS_AFTER_S
 GUESS_S: Final = 0.02
 """Seconds between two checks of an interim transcript that may be complete."""
 
+VOICE_CHECK_S: Final = 0.25
+"""Seconds between two checks of a voice that goes on."""
+
+NOISE_CHECK_S: Final = 0.1
+"""The same on a noisy line, where only words show that the caller speaks."""
+
 FRAME_SLACK_S: Final = 0.005  # the frame that completes the silence arrives late on a busy loop
 
 # The voice --------------------------------------------------------------------------------------------------
@@ -40,7 +46,7 @@ def hear(turns: TurnContext, event: Event | None, now: float) -> None:
     turns.noise.last_speech_was_noise = False
     if isinstance(event, ReplyHeard):
         _note_reply_heard(turns, now)
-    check_at = now + turns.noise.check_s(now)
+    check_at = now + _check_s(turns, now)
     turns.next_turn()
     turns.arm(check_at, Inner.VOICE_CHECK_DUE)
 
@@ -48,7 +54,7 @@ def hear(turns: TurnContext, event: Event | None, now: float) -> None:
 def hear_on(turns: TurnContext, event: Event | None, now: float) -> None:
     """Goes on with the utterance after a pause; words decoded so far are incomplete."""
     turns.utterance.go_on(now)
-    check_at = now + turns.noise.check_s(now)
+    check_at = now + _check_s(turns, now)
     turns.next_turn()
     turns.arm(check_at, Inner.VOICE_CHECK_DUE)
 
@@ -74,7 +80,11 @@ def check_voice(turns: TurnContext, event: Event | None, now: float) -> None:
     if unknown and turns.gather.is_kept_waiting(utterance.voice_since, now):
         turns.actions.append(Decode(turns.turn))
         utterance.asked_at, utterance.overdue_at = now, now + turns.settings.stt_deadline_ms / 1000
-    turns.arm(now + turns.noise.check_s(now), Inner.VOICE_CHECK_DUE)
+    turns.arm(now + _check_s(turns, now), Inner.VOICE_CHECK_DUE)
+
+
+def _check_s(turns: TurnContext, now: float) -> float:
+    return NOISE_CHECK_S if now < turns.noise.noisy_until else VOICE_CHECK_S
 
 
 def pause(turns: TurnContext, event: Event | None, now: float) -> None:

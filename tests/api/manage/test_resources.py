@@ -122,6 +122,20 @@ async def test_a_trunk_and_an_agent_made_now_place_a_call_now(client: Client) ->
     assert (status, refused["error"]) == (404, "Agent not found or does not belong to your company")
 
 
+async def test_an_agent_takes_an_installed_judge_of_turns_and_no_class_or_file(client: Client) -> None:
+    status, agent = await ask(
+        client, "POST", "/agents", agent_of(None, session={"turnModel": "built-in", "endpointMs": 500})
+    )
+    assert (status, agent["missing"], agent["session"]["turnModel"]) == (201, None, "built-in")
+    path = f"/agents/{agent['id']}"
+    assert (await ask(client, "PATCH", path, {"name": "Other"}))[0] == 200
+    for name in ("os:system", "/etc/passwd", "nothing-installed"):
+        status, refused = await ask(client, "PATCH", path, {"session": {"turnModel": name}})
+        assert (status, refused["error"].split(":")[0]) == (400, "turnModel")
+    assert (await ask(client, "PATCH", path, {"session": {"turnModel": ""}}))[0] == 200
+    assert (await ask(client, "DELETE", path))[0] == 200
+
+
 async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> None:
     status, agent = await ask(client, "GET", f"/agents/{OUTBOUND}")
     assert (status, agent["managedBy"], agent["greeting"]) == (200, "file", "Hello.")
@@ -139,6 +153,16 @@ async def test_what_the_file_manages_is_shown_and_left_alone(client: Client) -> 
         ("/agents", agent_of(None, language="English"), "language:"),
         ("/agents", agent_of(None, phone_number="+14155550100"), "phone_number: unknown field"),
         ("/agents", agent_of(None, stt={"engine": "no-such"}), "stt.engine: no engine is called"),
+        (
+            "/agents",
+            {"name": "x", "own": {"engine": "os:system"}},
+            "engine: only the server's own administrator may name classes",
+        ),
+        (
+            "/agents",
+            agent_of(None, session={"turnModel": "os:system"}),
+            "turnModel: only the server's own administrator may name files and classes",
+        ),
         (
             "/agents",
             agent_of(None, stt={"engine": "os:system"}),

@@ -89,3 +89,10 @@ def test_turns_and_lines_have_the_names_of_the_api() -> None:
     assert (line["role"], line["startMs"], line["endMs"]) == ("agent", 0, 420)
     assert line["interrupted"] is True
     assert line["words"] == [{"text": "Hello", "startMs": 0, "endMs": 420}]
+
+
+def test_a_long_calls_turns_share_the_names_of_their_fields() -> None:
+    """A live call holds each of its turns and lines: fifteen names each."""
+    entry = TranscriptEntry(Role.AGENT, "Hello", 0, 400)
+    one, another = entry_data(entry), entry_data(entry)
+    assert all(name is again for name, again in zip(one, another, strict=True))

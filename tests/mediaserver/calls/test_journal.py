@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from mediaserver.calls.journal import TOGETHER, Journal
+from mediaserver.calls.journal import GATHERED_S, TOGETHER, Journal
 from mediaserver.errors import LocalError, StoreUnavailable
 
 pytestmark = pytest.mark.virtual_clock
@@ -43,8 +43,10 @@ async def kept(journal: Journal) -> AsyncIterator[Journal]:
             await task
 
 
-def note(journal: Journal, database: Database, name: str, *, essential: bool = False) -> bool:
-    return journal.note("call", name, lambda: database.write(name), essential=essential)
+def note(
+    journal: Journal, database: Database, name: str, *, essential: bool = False, at_once: bool = False
+) -> bool:
+    return journal.note("call", name, lambda: database.write(name), essential=essential, at_once=at_once)
 
 
 async def test_events_are_written_in_the_order_noted() -> None:
@@ -123,12 +125,31 @@ async def test_what_several_calls_have_next_is_written_together_and_each_call_ke
         assert own == ["dialling", "answered", "finish"]
 
 
+@pytest.mark.parametrize("when", ["essential", "at_once"])
+async def test_what_only_informs_waits_for_company_and_what_decides_a_call_does_not(when: str) -> None:
+    database, clock = Database(), asyncio.get_running_loop().time
+    async with kept(Journal()) as journal:
+        note(journal, database, "turn 1")
+        await asyncio.sleep(GATHERED_S * 0.9)
+        note(journal, database, "turn 2")
+        assert database.written == []
+        await asyncio.sleep(GATHERED_S * 0.2)
+        assert database.written == ["turn 1", "turn 2"]
+        note(journal, database, "turn 3")
+        began = clock()
+        note(journal, database, "finish", **{when: True})
+        while len(database.written) < 4:
+            await asyncio.sleep(0)
+        assert clock() == began
+    assert database.written == ["turn 1", "turn 2", "turn 3", "finish"]
+
+
 async def test_an_outage_in_the_middle_of_several_calls_loses_and_repeats_nothing() -> None:
     database = Database()
     async with kept(Journal(retry_s=(0.001,))) as journal:
         for name in ("a", "b"):
             for call in range(30):
-                journal.note(str(call), name, partial(database.write, f"{call}{name}"))
+                journal.note(str(call), name, partial(database.write, f"{call}{name}"), essential=True)
         while len(database.written) < 20:
             await asyncio.sleep(0)
         database.away = True

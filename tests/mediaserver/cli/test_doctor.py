@@ -29,6 +29,7 @@ from pipeline.plane.drive.priority import REAL_TIME
 from tests.support.hostile.wild import wild_server
 from tests.support.http.models import Recognizer, fake_models
 from tests.support.kernels import WITHOUT_LANDLOCK
+from tests.support.node.forked import run_forked
 from tests.support.node.node import FAKE_ENGINES, MODEL_AGENT, REAL_ENGINES, write_site
 from tests.support.paths import ROOT
 
@@ -212,8 +213,7 @@ async def test_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
 
 def test_the_command_prints_a_line_for_each_thing(tmp_path: Path) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
-    command = [sys.executable, "-m", "mediaserver", "doctor", "--config", str(site.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = run_forked("doctor", "--config", site.path)
     lines = done.stdout.splitlines()
     assert done.returncode == int(any(line.startswith("missing") for line in lines))
     assert all(line.startswith(("ok ", "missing ")) for line in lines)

@@ -97,7 +97,14 @@ def test_the_path_of_a_frame_in_order_with_its_rates(demo: Path) -> None:
         ("Playout.catch_up", 8000),
         ("Recording.agent_frames", 8000),
     ]
-    assert ("OpusEncoder.encode", 48000) in rates(report, "out by web")
+    assert rates(report, "out by web")[5:] == [
+        ("Outgoing.say", 16000),
+        ("send.packet_due", 48000),
+        ("srtp.sealed", 48000),
+        ("Playout.catch_up", 16000),
+        ("EchoGate.played", 16000),
+        ("Recording.agent_frames", 16000),
+    ]
 
 
 def test_for_people_it_is_the_same(demo: Path) -> None:

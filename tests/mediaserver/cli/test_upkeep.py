@@ -237,7 +237,8 @@ async def test_a_copy_of_before_an_upgrade_is_put_back_and_upgraded_again(tmp_pa
 
 
 def _without_search(tx: Tx) -> None:
-    tx.run("DROP TABLE call_search")
+    for table in ("call_search", "passed_over"):
+        tx.run(f"DROP TABLE {table}")
     for index in ("of_agent", "of_number", "of_batch"):
         tx.run(f"DROP INDEX calls_{index}")
     tx.run("DELETE FROM schema_version WHERE version >= 13")

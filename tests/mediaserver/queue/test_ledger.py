@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ from mediaserver.queue.records import (
     Stage,
     Stopping,
 )
+from mediaserver.settings import Settings
 from mediaserver.store.store import Store
 from tests.support.node.store import (
     AGENT,
@@ -43,6 +45,7 @@ from tests.support.node.store import (
     query,
     queued,
     settings,
+    trunk,
     url_of,
 )
 
@@ -216,6 +219,46 @@ async def test_an_expired_lease_with_an_attempt_is_unknown_and_never_dialled_aga
     assert record is not None
     assert [attempt.status for attempt in record.attempts] == [CallStatus.UNKNOWN]
     assert await kinds(tmp_path) == ["call.queued", "call.dialing", "call.unknown"]
+
+
+SPARE = {"dial_number": "+966500000001", "trunk_id": "spare"}
+
+
+def two_trunks(**options: Any) -> Settings:
+    return settings(trunk=[trunk(**options), trunk(id="spare")])
+
+
+async def test_a_node_that_slept_past_its_lease_moves_no_call_to_another_trunk(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Whoever looks after lost calls may be about to say that nobody knows what became of it."""
+    async with opened(tmp_path, clock, two_trunks()) as store:
+        claim = await armed(store)
+        clock.advance(TTL_MS)
+        assert not await store.reroute(claim, **SPARE)
+        assert (await store.reap_expired()).unknown == (claim.call_id,)
+        assert not await store.reroute(claim, **SPARE)
+
+
+async def test_a_call_that_went_over_another_trunk_counts_for_the_pace_of_both(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """A carrier that refuses at once does not get more calls per second for it."""
+    async with opened(tmp_path, clock, two_trunks(calls_per_second=2)) as store:
+        await queued(store, 4)
+        one, two = await store.claim("node", 4, TTL_MS)
+        for claim in (one, two):
+            assert await store.arm(claim, TTL_MS)
+            clock.advance(100)
+            assert await store.reroute(claim, **SPARE)
+        assert await store.claim("node", 4, TTL_MS) == []
+        clock.advance(850)
+        (three,) = await store.claim("node", 4, TTL_MS)
+        assert await store.arm(three, TTL_MS)
+        clock.advance(950)
+        assert await store.reroute(three, **SPARE)
+    kept = await query(tmp_path, "SELECT trunk_id FROM passed_over")
+    assert len(kept) == 1, "what counts no more is deleted"
 
 
 async def test_a_node_that_slept_through_its_call_may_still_say_how_it_went(

@@ -74,7 +74,7 @@ async def test_a_call_that_is_ended_while_a_tool_is_asked_never_begins(
         )
         room = Room("call-1", agent=Participant("agent", kind=Kind.AGENT), now=0.0)
         bridge = Bridge(Pacer(asyncio.get_running_loop()), rate_hz=RATE_HZ)
-        call = WebCall(CLAIM, profile, services, room=room, bridge=bridge)
+        call = WebCall(CLAIM, profile, services, room=room, bridge=bridge, dialled=set())
 
         def finish(outcome: Outcome, direction: str) -> None:
             outcomes.append(outcome)

@@ -196,7 +196,7 @@ def edited(old: str, new: str) -> str:
         (
             "ice_servers = []",
             'ice_servers = ["turn:turn.example"]',
-            "rooms.ice_servers[0]: a TURN server needs",
+            "rooms.ice_servers: turn:turn.example needs a user",
         ),
         ('"sqlite:///var/mediaserver.db"', '"mysql://x"', "server.database: must begin with"),
         ('public_url = "http://', 'public_url = "ftp://', "server.public_url: must be a URL"),
@@ -240,6 +240,19 @@ def edited(old: str, new: str) -> str:
         ('uri = "sip:', 'srtp = true\nuri = "sip:', "trunk[0].srtp: input should be"),
         (f'id = "{AGENT}"', 'id = "reminder"', "agent[0].id: must be a UUID"),
         ('trunk = "carrier"', 'trunk = "none"', "agent[0].trunk: company 'acme' has no trunk 'none'"),
+        (
+            'trunk = "carrier"',
+            'trunk = "carrier"\ntrunks = ["none"]',
+            "agent[0].trunks: company 'acme' has no trunk 'none'",
+        ),
+        ('trunk = "carrier"', 'trunk = "carrier"\ntrunks = ["carrier"]', "agent[0].trunks: names one twice"),
+        ('uri = "sip:', 'dial_prefixes = ["+966"]\nuri = "sip:', "trunk[0].dial_prefixes[0]: must be digits"),
+        (
+            'uri = "sip:',
+            'public_address = "stun:"\nuri = "sip:',
+            "trunk[0].public_address: must be an address",
+        ),
+        ('uri = "sip:', 'public_address = "here"\nuri = "sip:', "trunk[0].public_address: must be an IP"),
         ('trunk = "carrier"\n', "", "agent[0].trunk: an agent with a phone number needs the trunk"),
         ('phone_number = "+966110000000"', 'phone_number = "0110"', "agent[0].phone_number: must begin with"),
         ('direction = "outbound"', 'direction = "sideways"', "agent[0].direction: input should be"),
@@ -423,7 +436,7 @@ def test_addresses_and_ports_come_apart() -> None:
 
 # The reference file -----------------------------------------------------------------------------------------
 
-_COMMENTED_KEY = re.compile(r"^# ((?:[a-z_]+ = |\[).*)$", re.MULTILINE)
+_COMMENTED_KEY = re.compile(r"^# ((?:[a-z0-9_]+ = |\[).*)$", re.MULTILINE)
 
 
 FREE = frozenset(
@@ -525,9 +538,15 @@ def test_the_knobs_of_the_end_of_a_turn_are_checked(tmp_path: Path, knobs: str, 
 RECIPES = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "telephony.md").read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: str(tomllib.loads(recipe)["trunk"][0]["id"]))
+def named(recipe: str) -> str:
+    tables = tomllib.loads(recipe)
+    return str(tables["trunk"][0]["id"] if "trunk" in tables else tables["sip"]["user"][0]["name"])
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=named)
 def test_the_recipes_for_peers_are_valid(tmp_path: Path, recipe: str) -> None:
     """Each as it stands, for a company that there is."""
     company = '[server]\nadmin_key = "generated"\n[[company]]\nid = "acme"\ncountry = "US"\n'
-    (trunk,) = load(written(tmp_path, company + recipe), environment={}).trunks
+    loaded = load(written(tmp_path, company + recipe), environment={})
+    (trunk,) = (*loaded.trunks, *loaded.lines)
     assert trunk_settings(trunk).uri == trunk.uri

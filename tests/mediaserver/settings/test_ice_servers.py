@@ -30,9 +30,23 @@ def test_a_server_is_told_of_as_rfc_9725_has_it(text: str, link: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "stun.example", "stun:", "http://stun.example", "turn:turn.example", "stun:a:b@stun.example",
+    ["", "stun.example", "stun:", "http://stun.example", "stun:a:b@stun.example",
      "stun:stun.example?transport=udp", "turn:a:b@turn.example?transport=pigeon", "turn:a:b@x y"],
 )  # fmt: skip
 def test_what_a_browser_would_refuse_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"must be|needs"):
+    with pytest.raises(ValueError, match=r"must be|has neither"):
         IceServer.parse(text)
+
+
+def test_credentials_are_those_of_the_turn_rest_api() -> None:
+    """Computed by openssl: dgst -binary -sha1 -hmac logen | base64."""
+    server = IceServer.parse("turn:turn.example.net:3478")
+    lent = server.lent("logen", "PA_ann", until_s=1790003600)
+    assert server.lends
+    assert (lent.url, lent.username, lent.credential) == (
+        server.url,
+        "1790003600:PA_ann",
+        "HsPzOn7t+2kdcRhbRaqWMnhM5YY=",
+    )
+    assert not lent.lends
+    assert not IceServer.parse("stun:stun.example.net").lends

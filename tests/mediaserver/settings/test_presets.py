@@ -38,7 +38,14 @@ step = [{{ id = "hello", say = "Hello.", action = "hang_up" }}]
 """
 MODEL = '[agent.llm]\nprompt = "Be kind."\nmodel = "m"\n'
 FILES = sorted((ROOT / "config" / "presets").glob("*.toml"))
-VALUES = {"resource": "acme", "deployment": "gpt", "api_key": "k-1", "model": "m"}
+VALUES = {
+    "voice": "v",
+    "region": "westeurope",
+    "resource": "acme",
+    "deployment": "gpt",
+    "api_key": "k-1",
+    "model": "m",
+}
 
 
 def written(tmp_path: Path, engines: str) -> Settings:

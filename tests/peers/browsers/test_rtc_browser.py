@@ -106,7 +106,7 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Node) 
             "room.remoteParticipants.values().next().value.trackPublications"
             ".values().next().value.setSubscribed(false)"
         )
-        await until(lambda: not session.entry.leg.audio.sender.wanted)
+        await until(lambda: not session.entry.leg.audio.wanted)
         await page.page.run("room.disconnect()")
         assert (await page.event("disconnected"))["reason"] == models.CLIENT_INITIATED
         forged = ticket.token[:-6] + "AAAAAA"

@@ -174,3 +174,16 @@ def test_no_delay_is_searched_while_the_caller_is_silent() -> None:
         gate.played(frame, index * 0.02)
         gate.is_echo(silence, index * 0.02)
     assert gate.searches - spoken_over <= kernels.ECHO_HANG // 2 + 1
+
+
+def test_a_gate_takes_memory_once_the_agent_speaks_and_half_of_it_in_its_rings() -> None:
+    def held() -> int:
+        values = (getattr(gate, name, None) for name in EchoGate.__slots__)
+        return sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+
+    gate, silence = EchoGate(8000), np.zeros(160, np.int16)
+    for index in range(100):
+        assert not gate.is_echo(silence, index * 0.02)
+    assert held() < 1000
+    gate.played(silence, 2.0)
+    assert gate._rings.nbytes == 12 * 1024

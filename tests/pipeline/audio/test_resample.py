@@ -147,3 +147,12 @@ def test_ever_other_rates_fill_no_memory() -> None:
     for rate_hz in range(12_000, 24_000, 120):
         Resampler(rate_hz, 24_000)
     assert _design.cache_info().currsize <= KEPT
+
+
+def test_a_whole_sentence_at_once_leaves_no_memory_of_its_size() -> None:
+    """A voice may give a sentence as one chunk, and each call has a resampler of its own."""
+    sentence = sine(400, 24000, 10.0)
+    whole, pieces = Resampler(24000, 8000), Resampler(24000, 8000)
+    together = np.concatenate([pieces(piece) for piece in np.split(sentence, 500)])
+    assert (whole(sentence) == together).all()
+    assert whole._buffer.nbytes < 8000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -281,3 +282,18 @@ async def test_room_is_given_by_clear() -> None:
     await asyncio.sleep(0)
     playout.clear()
     await asyncio.wait_for(waiting, 30)
+
+
+def test_what_was_said_to_its_end_is_no_memory() -> None:
+    """Half a minute at once, as a voice may give it: a megabyte less a half."""
+    playout, sentence = Playout(RATE_HZ), ramp(30 * RATE_HZ)
+    tracemalloc.start()
+    try:
+        playout.begin()
+        playout.write(sentence)
+        playout.end()
+        assert tracemalloc.get_traced_memory()[0] > sentence.nbytes
+        pull(playout, 30 * 50)
+        assert tracemalloc.get_traced_memory()[0] < 20_000
+    finally:
+        tracemalloc.stop()

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline.audio import Pcm
 from pipeline.errors import LocalError, RecordingError
-from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.media.recording import BLOCK_S, Recording, RecordingWriter
 
 RATE_HZ = 8000
 FRAME = 160
@@ -170,7 +170,7 @@ async def test_a_disk_that_is_too_slow_loses_sound_but_not_time(tmp_path: Path, 
     stereo = read(await recording.close())[:, 1]
     assert len(stereo) == 500 * FRAME
     silent = int((stereo == 0).sum())
-    assert silent == recording.lost_blocks * RATE_HZ
+    assert silent == recording.lost_blocks * int(BLOCK_S * RATE_HZ)
     assert stereo[-1] == 7
     await writer.close()
 
@@ -359,3 +359,36 @@ async def test_close_waits_for_what_is_under_way(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a.wav")) == FRAME
     await asyncio.sleep(0)
     assert recording.done.done()
+
+
+async def test_little_of_a_recording_waits_in_memory_while_both_are_heard(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    most = 0
+    for tick in range(500):
+        recording.agent(frame(1), tick * 0.02)
+        recording.caller(frame(2), tick * FRAME, tick * 0.02 + 0.02)
+        await asyncio.sleep(0)
+        most = max(most, len(recording._blocks))
+    assert most <= 2
+    stereo = read(await recording.close(10.0))
+    assert (stereo == (2, 1)).all()
+    assert recording.lost_blocks == 0
+
+
+async def test_frames_told_a_second_late_lie_where_they_were_heard(
+    writer: RecordingWriter, tmp_path: Path
+) -> None:
+    """A loop that stood still for a second tells first of the one channel, then of the other."""
+    recording = writer.open(tmp_path / "a.wav", rate_hz=RATE_HZ, now=0.0)
+    for second in range(4):
+        ticks = range(second * 50, second * 50 + 50)
+        for tick in ticks:
+            recording.caller(frame(2 + tick), tick * FRAME, tick * 0.02 + 0.02)
+        for tick in ticks:
+            recording.agent(frame(1 + tick), tick * 0.02)
+        await asyncio.sleep(0)
+    stereo = read(await recording.close(4.0))
+    assert (stereo[::FRAME, 0] == np.arange(2, 202)).all()
+    assert (stereo[::FRAME, 1] == np.arange(1, 201)).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm, frame_samples, kernels
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.vad import EnergyVad
-from pipeline.plane.incoming import Frames, Incoming, Told
+from pipeline.plane.incoming import Attention, Frames, Told
 from pipeline.plane.rows import HEARD, Note
 from pipeline.session.audio_input import IDLE_FRAMES, VAD, AudioInput, Sound
 from sip.rtp.packet import RtpPacket
@@ -47,12 +48,12 @@ class Hearing(RecordingListener):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line: Incoming | None = None
+        self.line: Attention | None = None
         self.told: list[Told] = []
         self.kept: list[Pcm] = []
         self.wakes: list[int] = []
 
-    def line_connected(self, line: Incoming | None) -> None:
+    def line_connected(self, line: Attention | None) -> None:
         self.line = line
         if line is not None:
             line.follow()
@@ -112,10 +113,27 @@ def test_a_voice_is_told_at_once_and_silence_after_a_while() -> None:
     assert hearing.wakes.count(IDLE_FRAMES) >= silent // IDLE_FRAMES - 3
 
 
+def test_silence_is_told_with_what_else_there_is_and_a_voice_at_once() -> None:
+    stream, hearing = listening()
+    urgent = []
+    for number, packet in enumerate(packets(ulaw(talk()))):
+        before = hearing.notes
+        feed(stream, packet, BEGIN_S + number * 0.02)
+        told = hearing.notes[len(before) :]
+        if told:
+            active = [*before[-1:], *told]
+            changed = any((one ^ other) & Note.ACTIVE for one, other in pairwise(active))
+            stirred = any(note & (Note.VOICED | Note.ACTIVE) for note in told)
+            assert stream.urgent == (changed or stirred)
+            urgent.append(stream.urgent)
+        stream.due(BEGIN_S + number * 0.02 + TICK_S)
+    assert set(urgent) == {False, True}
+
+
 def test_of_a_long_voice_only_its_ends_are_told_at_once_where_that_is_enough() -> None:
     stream, hearing = listening()
     assert hearing.line is not None
-    hearing.line.be_alert(-60.0)
+    hearing.line.attend(IDLE_FRAMES, -60.0)
     hear(stream, talk())
     at_end = np.cumsum(hearing.wakes)
     changes = [
@@ -151,11 +169,11 @@ def test_a_key_is_told_at_once_and_its_tone_is_no_voice() -> None:
 
 def test_silence_that_was_not_told_yet_is_there_when_it_is_asked_for() -> None:
     stream, hearing = listening()
-    hear(stream, talk()[: 13 * N])
-    assert len(hearing.told) == 10
+    hear(stream, talk()[: (IDLE_FRAMES + 3) * N])
+    assert len(hearing.told) == IDLE_FRAMES
     assert hearing.line is not None
     hearing.line.catch_up()
-    assert len(hearing.told) == 13
+    assert len(hearing.told) == IDLE_FRAMES + 3
     stream.listener = None
     assert hearing.line is None
 

@@ -153,6 +153,29 @@ def test_a_refusal_is_definite_once_the_silent_server_has_refused_too(late: int,
     assert (alice.end.status, alice.end.definite) == (486, definite)
 
 
+@pytest.mark.parametrize("late", [180, 200])
+def test_who_rang_at_a_server_that_was_passed_over_is_called_at_no_third_one(late: int) -> None:
+    """The second server cannot take the call either, once the first has let the phone ring."""
+    alice, dave = Party(ALICE), Party("192.0.2.4")
+    world = World(alice, dave)
+    invite = dial(world, alice, BOB, CAROL, "192.0.2.4")
+    first = parse(world.sent[0])
+    assert isinstance(first, Request)
+    world.run(4.2)
+    second = next(
+        each
+        for each in map(parse, world.sent)
+        if isinstance(each, Request) and each.method == "INVITE" and each.uri.host == CAROL
+    )
+    world.send(says(first, late), alice, source=REMOTE)
+    world.settle()
+    world.send(says(second, 503), alice, source=Hop("udp", CAROL, 5060))
+    world.run(10)
+    assert not invite.usage.confirmed
+    assert dave.requests("INVITE") == []
+    assert (alice.end.status, alice.end.definite) == (503, False)
+
+
 def test_icmp_counts_once_every_transmission_came_back() -> None:
     alice = Party(ALICE)
     invite = alice.call(BOB, CAROL)

@@ -13,11 +13,15 @@ import pytest
 
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
+from pipeline.leg import AudioSource, LegListener
+from pipeline.media.bridge import Bridge
+from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.plane import said
 from pipeline.plane.atomic import AT_WORK, FREE
 from sip.rtp.pulled import Pulled
-from tests.support.speech.media import plan
+from sip.rtp.said import Said
+from tests.support.speech.media import RecordingListener, plan
 
 
 class Clip:
@@ -156,3 +160,38 @@ def test_who_wants_to_be_told_of_frames_that_have_left_is_told_in_the_next_tick(
     line.due(0.06)
     line.due(0.08)
     assert told == [0.06]
+
+
+class Line:
+    """A leg whose frames leave by themselves."""
+
+    held = False
+
+    def __init__(self) -> None:
+        self.rate_hz = 8000
+        self.stream = SteppedStream(plan(), rate_hz=8000, now=0.0)
+        self._said = Said(self.stream.outgoing, asyncio.get_running_loop())
+        self.stream.on_sent = lambda at: self._said.left()
+
+    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
+        self._said.source = source
+
+    async def hang_up(self) -> None: ...
+
+    async def send_dtmf(self, digits: str) -> None: ...
+
+
+async def test_an_agent_that_was_muted_while_it_spoke_is_heard_to_its_end() -> None:
+    loop = asyncio.get_running_loop()
+    line, playout, bridge = Line(), Playout(8000), Bridge(Pacer(loop), rate_hz=8000)
+    bridge.add(line)
+    bridge.attach(RecordingListener(), playout)
+    playout.begin()
+    playout.write(np.full(160 * 20, 8031, np.int16))
+    playout.end()
+    for number in range(60):
+        line.stream.due(0.02 * number)
+        if number in (5, 9):
+            bridge.mute_source(number == 5)
+    assert playout.queued_samples == 0
+    assert playout.current is None

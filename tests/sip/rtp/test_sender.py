@@ -54,6 +54,8 @@ class Call:
         for packet in self.stream.due(self.clock.time(), lost=self.lost):
             self.packets.append(RtpPacket.parse(packet))
             self.times.append(self.clock.time())
+        if (between := self.stream.due_between) is not None:
+            self.clock.call_at(between, self._send)
 
     def _left(self, at: float) -> None:
         self.sent_at.append(at)
@@ -121,6 +123,49 @@ def test_the_first_word_leaves_at_once_and_its_clock_is_regular() -> None:
         call.run(0.12)
     assert_steady(call.packets, 160)
     assert max(later - earlier for earlier, later in pairwise(call.times)) < 0.031
+
+
+@pytest.mark.parametrize("early_ms", [1, 5, 9, 14, 19])
+def test_a_lead_is_given_back_in_steps_that_no_listener_notices(early_ms: int) -> None:
+    call = Call()
+    call.run(1.0 + (20 - early_ms) / 1000)
+    call.say(sine(1600))
+    began = len(call.packets)
+    call.run(1.5)
+    gaps_ms = [1000 * (later - earlier) for earlier, later in pairwise(call.times[began:])]
+    assert max(gaps_ms) < 21.01
+    assert min(gaps_ms) > 14.9  # from the first packet, which leaves at once, to the next tick
+    assert_steady(call.packets, 160)
+
+
+def test_a_lead_is_kept_while_the_agent_speaks() -> None:
+    call = Call()
+    call.run(1.007)
+    call.say(sine(8000))
+    began = len(call.packets)
+    call.run(0.5)
+    assert {round(1000 * (later - earlier)) for earlier, later in pairwise(call.times[began:])} == {20}
+
+
+def test_the_next_answer_finds_the_lead_given_back_after_half_a_second() -> None:
+    call = Call()
+    for pause_ms in (501, 507, 513, 519, 550, 562):
+        call.run(pause_ms / 1000 + 0.1)
+        said_s, sent = call.clock.time(), len(call.packets)
+        call.say(sine(800))
+        assert call.times[sent:] == [said_s]
+
+
+def test_answers_that_leave_at_once_do_not_move_the_clock() -> None:
+    """Two minutes of answers: as many packets as time has passed, and a lead at the end."""
+    call = Call()
+    for answer in range(120):
+        call.run(0.9 + 0.0007 * (answer % 40))
+        call.say(sine(800))
+    passed_ms = 1000 * (call.times[-1] - call.times[0])
+    assert 0 <= 20 * (len(call.packets) - 1) - passed_ms < 20.01
+    gaps_ms = [1000 * (later - earlier) for earlier, later in pairwise(call.times)]
+    assert max(gaps_ms) < 21.01
 
 
 def test_every_frame_and_no_silence_is_told() -> None:

@@ -8,7 +8,8 @@ import pylibsrtp
 import pytest
 
 from bench.support.stepped_stream import SteppedStream
-from pipeline.plane.srtp import SOURCES, Opener, Protection, Sealer, _library
+from pipeline.plane.srtp import Opener, Protection, Sealer, _library
+from pipeline.plane.srtp_sources import SOURCES
 from pipeline.plane.srtp_suite import Master, Masters, Suite
 from sip.rtp.packet import RtpPacket
 from tests.support.speech.media import SSRC, RecordingListener, packets, plan
@@ -205,6 +206,17 @@ def test_reports_of_ever_new_sources_fill_no_memory(suite: Suite) -> None:
         report = bytes.fromhex("80c90001") + ssrc.to_bytes(4)
         assert opener.report(Sealer(master).report(report)) == report
     assert known(opener._rtcp, range(1, 200)) <= SOURCES
+
+
+@pytest.mark.parametrize("suite", list(Suite))
+def test_a_report_is_taken_once_however_many_new_sources_report_meanwhile(suite: Suite) -> None:
+    master = Master.new(suite)
+    opener, sealer, taken = Opener(master), Sealer(master), []
+    for ssrc in range(1000, 1100):
+        taken.append(sealer.report(bytes.fromhex("80c90001000000aa")))
+        assert opener.report(taken[-1]) is not None
+        assert opener.report(Sealer(master).report(bytes.fromhex("80c90001") + ssrc.to_bytes(4))) is not None
+    assert not any(opener.report(again) for again in taken)
 
 
 @pytest.mark.parametrize("suite", list(Suite))

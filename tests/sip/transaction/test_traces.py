@@ -58,7 +58,7 @@ def test_a_call_has_what_came_before_it_was_admitted_and_after_its_end() -> None
     traces.received(message("ACK sip:1@h SIP/2.0", "a", tags=(THEM, ";tag=no"), branch="1"), PEER, 0.1)
     traces.received(invite("a", branch="2"), PEER, 0.1)
     traces.sent(message("SIP/2.0 100 Trying", "a", branch="2"), PEER, 0.1)
-    trace = traces.adopt("a", "us", came(invite("a", branch="2")))
+    trace = traces.adopt("a", ["us"], came(invite("a", branch="2")))
     traces.received(invite("a", branch="2"), PEER, 0.6)
     traces.sent(message("SIP/2.0 200 OK", "a", tags=(THEM, US), branch="2"), PEER, 0.7)
     traces.sent(message("BYE sip:2@h SIP/2.0", "a", tags=(US, THEM), branch="3"), PEER, 5.0)
@@ -80,11 +80,11 @@ def test_a_call_has_what_came_before_it_was_admitted_and_after_its_end() -> None
 def test_two_calls_of_one_call_id_have_a_trace_each() -> None:
     """One that we place comes back to us; then its From tag is ours as well."""
     traces = Traces(ends)
-    placed = traces.adopt("a", "us")
+    placed = traces.adopt("a", ["us"])
     out = invite("a", tag=US)
     traces.sent(out, PEER, 0.0)
     traces.received(out, PEER, 0.1)
-    second = traces.adopt("a", "second", came(out))
+    second = traces.adopt("a", ["second"], came(out))
     traces.sent(message("SIP/2.0 486 Busy", "a", tags=(US, ";tag=second")), PEER, 0.2)
     traces.received(message("SIP/2.0 486 Busy", "a", tags=(US, ";tag=second")), PEER, 0.3)
     traces.release("a", "us", 0.4)
@@ -97,8 +97,8 @@ def test_a_sender_s_next_call_under_the_same_ids_is_not_in_the_first_one_s_trace
     traces = Traces(ends)
     for branch in ("1", "2"):  # both wait to be read
         traces.received(invite("a", branch=branch), PEER, 0.0)
-    first = traces.adopt("a", "us", came(invite("a", branch="1")))
-    second = traces.adopt("a", "us too", came(invite("a", branch="2")))
+    first = traces.adopt("a", ["us"], came(invite("a", branch="1")))
+    second = traces.adopt("a", ["us too"], came(invite("a", branch="2")))
     traces.received(message("CANCEL sip:1@h SIP/2.0", "a", branch="2"), PEER, 0.0)
     assert lines(first) == ["< INVITE sip:1@h SIP/2.0"]
     assert lines(second) == ["< INVITE sip:1@h SIP/2.0", "< CANCEL sip:1@h SIP/2.0"]
@@ -108,7 +108,7 @@ def test_strangers_who_know_a_call_id_write_nothing_into_its_trace() -> None:
     traces, stranger = Traces(ends), Hop("udp", "192.0.2.66", 5060)
     traces.received(invite("a"), stranger, 0.0)
     traces.received(invite("a"), PEER, 0.0)
-    trace = traces.adopt("a", "us", came(invite("a")))
+    trace = traces.adopt("a", ["us"], came(invite("a")))
     traces.received(invite("a"), stranger, 0.1)
     traces.received(message("CANCEL sip:1@h SIP/2.0", "a"), stranger, 0.1)
     traces.received(message("BYE sip:1@h SIP/2.0", "a", tags=(THEM, ";tag=guessed")), stranger, 0.1)
@@ -127,7 +127,7 @@ def test_messages_of_no_call_are_not_kept() -> None:
 
 def test_a_flood_of_strangers_leaves_a_bounded_number() -> None:
     traces = Traces(ends)
-    kept = traces.adopt("mine", "us")
+    kept = traces.adopt("mine", ["us"])
     for number in range(10 * REMEMBERED):
         traces.received(invite(str(number)), PEER, 0.0)
     assert len(traces) == REMEMBERED + 1

@@ -15,7 +15,6 @@ import numpy as np
 
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio.vad import VadSettings
-from pipeline.plane.incoming import Incoming
 from pipeline.plane.setup import configure_sending
 from sip.rtp.media_formats import sending
 from sip.rtp.packet import RtpPacket
@@ -52,7 +51,7 @@ def survive(seed: int, packets: int) -> SteppedStream:
     agreed = plan(receive={each.payload_type: each for each in _CODECS})
     stream = SteppedStream(agreed, rate_hz=rng.choice((8000, 16_000)), now=0.0, inband_dtmf=True)
     stream.listener = listener = RecordingListener()
-    ear = Incoming(stream.line, stream.heard.catch_up)
+    ear = stream.heard
     ear.follow()
     ear.detect(VadSettings())
     ear.attend(rng.randrange(12))

@@ -28,6 +28,15 @@ OF_LIBRARIES: Final[Mapping[str, frozenset[str]]] = {
     "asyncio, each child process": frozenset(
         {"asyncio.streams.StreamWriter", "asyncio.subprocess.SubprocessStreamProtocol", "builtins.dict"}
     ),
+    # A test's caller that finds the port beside its own taken: asyncio's list of what it tried.
+    "asyncio, each UDP port that is taken": frozenset(
+        {
+            "asyncio.base_events.BaseEventLoop.create_datagram_endpoint",
+            "builtins.OSError",
+            "builtins.list",
+            "builtins.traceback",
+        }
+    ),
     # pyOpenSSL's `set_verify`, which aiortc calls for each connection: the C callback and its closure.
     "pyOpenSSL, each DTLS connection": frozenset(
         {

@@ -74,6 +74,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("get", f"{API}/companies/{{companyId}}"): MANAGED,
     ("patch", f"{API}/companies/{{companyId}}"): Case(404, 403, {"name": "theirs"}),
     ("delete", f"{API}/companies/{{companyId}}"): MANAGED,
+    ("get", f"{API}/sip/bans"): Case(403, 403),
+    ("delete", f"{API}/sip/bans/{{address}}"): Case(403, 403),
     ("get", f"{API}/trunks"): Case(200, 403),
     ("post", f"{API}/trunks"): Case(201, 403, TRUNK),
     ("get", f"{API}/trunks/{{trunkId}}"): MANAGED,
@@ -148,6 +150,7 @@ BY_TOKEN = {
     "/talk/{agent}/session",
     "/static/talk/{name}",
     "/static/docs/{name}",
+    "/sip",
     "/dashboard",
     "/dashboard/calls/{callTaskId}",
     "/static/dashboard/{name}",
@@ -243,6 +246,7 @@ async def acmes_things(client: Client, hook: str) -> dict[str, str]:
         "identity": session["participantName"],
         "holdId": hold["id"],
         "erasureId": erasure["id"],
+        "address": "192.0.2.7",
     }
 
 
@@ -261,6 +265,7 @@ NOBODYS: dict[str, str] = {
     "delivery": "999999",
     "phoneNumber": "14155550111",
     "identity": "nobody",
+    "address": "192.0.2.8",
 }
 """Ids that nobody has; every other is the UUID of nothing."""
 

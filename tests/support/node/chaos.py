@@ -19,7 +19,7 @@ from mediaserver.errors import StoreError
 from mediaserver.queue.records import NewCall
 from mediaserver.queue.requests import NewBatch, Repeatable
 from mediaserver.store.store import Store
-from tests.support.node.store import agent_of, company, settings, trunk_of
+from tests.support.node.store import agent_of, company, open_at, settings, trunk_of
 
 LEASE_MS = 1500
 STOP_S = 2.5
@@ -31,6 +31,10 @@ WAITING = 150
 
 PER_BATCH = 20
 COMPANIES = ("acme", "zenith")
+
+UNKNOWN = """
+SELECT a.node AS node FROM calls c JOIN attempts a ON a.call_id = c.id WHERE c.status = 'UNKNOWN'
+"""
 
 STUCK_S = 60.0
 """Nodes that have ended no call for so long will end none: forty leases."""
@@ -79,6 +83,10 @@ class Chaos:
         if not self.carrier.exists():
             return Counter()
         return Counter(line.split()[0] for line in self.carrier.read_text().splitlines())
+
+    def living(self) -> list[int]:
+        """The process of each node that has not ended."""
+        return [each.process.pid for each in self._nodes if each.process.returncode is None]
 
     async def run(
         self, store: Store, *, until: Callable[[], bool], limit_s: float, drained: bool = True
@@ -182,22 +190,32 @@ class Chaos:
                 return
 
     async def _drained(self, store: Store) -> None:
-        """Waits until no call is open, as long as they become fewer."""
-        fewest, since = await _open(store), time.monotonic()
+        """Waits until no call is open or to be told by a node that lives, as long as they become fewer."""
+        fewest, since = await self._untold(store), time.monotonic()
         while fewest:
             await asyncio.sleep(0.3)
-            left = await _open(store)
+            left = await self._untold(store)
             if left < fewest:
                 fewest, since = left, time.monotonic()
             assert time.monotonic() < since + STUCK_S, f"{fewest:.0f} calls stay open"
 
+    async def _untold(self, store: Store) -> float:
+        """How many calls are open, or UNKNOWN of a node that nobody killed: that one was stopped, or without
+        its database, for longer than its lease, and still tells what became of them. Infinitely many where
+        the database does not say."""
+        try:
+            still_open = sum((await store.counts()).stages.values())
+            return still_open + len([node for node in await self._unknown() if node not in self.story.killed])
+        except (StoreError, OSError):
+            return math.inf
 
-async def _open(store: Store) -> float:
-    """How many calls are open; infinitely many where the database does not say."""
-    try:
-        return sum((await store.counts()).stages.values())
-    except StoreError:
-        return math.inf
+    async def _unknown(self) -> list[str]:
+        """The node of each call that is UNKNOWN."""
+        db = await open_at(self._url)
+        try:
+            return await db.read(lambda tx: [str(row["node"]) for row in tx.rows(UNKNOWN)])
+        finally:
+            await db.close()
 
 
 def call_of(company_id: str, number: int) -> NewCall:

@@ -27,6 +27,7 @@ from mediaserver.settings import load
 from pipeline import registry
 from tests.support.http.models import fake_models
 from tests.support.node import postgres
+from tests.support.node.forked import Forked
 from tests.support.ports import free_port, free_rtp_ports
 
 OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -393,7 +394,8 @@ async def until_final(
 
 class ServerProcess:
     """`mediaserver serve` in a process of its own, in the folder `cwd`; what it logs is kept in a file, or
-    goes to the descriptor `output`. `open_files`: its soft and hard limit."""
+    goes to the descriptor `output`. `open_files`: its soft and hard limit. Where neither is given, it is
+    forked from a process that has imported the server, unless it `is_cold`: started as a user does."""
 
     def __init__(
         self,
@@ -402,16 +404,31 @@ class ServerProcess:
         cwd: Path | None = None,
         output: int | None = None,
         open_files: tuple[int, int] | None = None,
+        is_cold: bool = False,
     ) -> None:
         self.site = site
         self.log = site.path.with_suffix(".log")
-        command = [sys.executable, "-m", "mediaserver", "serve", "--config", str(site.path), *arguments]
+        words = ("serve", "--config", str(site.path), *arguments)
+        self.process: subprocess.Popen[bytes] | Forked
+        if is_cold or output is not None or open_files is not None:
+            self.process = self._started(words, cwd, output, open_files)
+        else:
+            self.process = Forked(words, self.log, cwd=cwd)
+
+    def _started(
+        self,
+        words: tuple[str, ...],
+        cwd: Path | None,
+        output: int | None,
+        open_files: tuple[int, int] | None,
+    ) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "mediaserver", *words]
         if open_files is not None:
             limit = 'ulimit -Sn "$0" && ulimit -Hn "$1" && shift && exec "$@"'
             command = ["/bin/sh", "-c", limit, *map(str, open_files), *command]
         with self.log.open("wb") as log:
             environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 command, stdout=output or log, stderr=subprocess.STDOUT, cwd=cwd, env=environment
             )
 
@@ -464,15 +481,9 @@ def _body(content: bytes) -> Any:
 
 
 @contextmanager
-def serving(
-    site: Site,
-    *arguments: str,
-    cwd: Path | None = None,
-    output: int | None = None,
-    open_files: tuple[int, int] | None = None,
-) -> Iterator[ServerProcess]:
-    """A server process that is gone when the block ends."""
-    server = ServerProcess(site, *arguments, cwd=cwd, output=output, open_files=open_files)
+def serving(site: Site, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
+    """A server process that is gone when the block ends; `options` as `ServerProcess` has them."""
+    server = ServerProcess(site, *arguments, **options)
     try:
         yield server
     finally:

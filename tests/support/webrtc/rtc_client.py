@@ -121,6 +121,19 @@ async def flood(pc: RTCPeerConnection, count: int) -> None:
     say(event="flooded")
 
 
+def note(pc: RTCPeerConnection, packets: list[tuple[bool, int, int]]) -> None:
+    """Keeps marker, number and timestamp of each packet that arrives and is authentic."""
+    transport: Any = pc.getSenders()[0].transport
+    handle = transport._handle_rtp_data
+
+    async def noted(data: bytes, arrival_time_ms: int) -> None:
+        _, second, sequence, timestamp = struct.unpack_from("!BBHI", data)
+        packets.append((bool(second & 0x80), sequence, timestamp))
+        await handle(data, arrival_time_ms=arrival_time_ms)
+
+    transport._handle_rtp_data = noted
+
+
 async def fulfil(
     wish: dict[str, Any], pc: RTCPeerConnection, microphone: Microphone, channel: RTCDataChannel
 ) -> None:
@@ -154,6 +167,9 @@ async def main() -> None:
     pc.on("track", lambda track: listening.append(asyncio.create_task(listen(track, heard))))
     pc.on("connectionstatechange", lambda: say(event=pc.connectionState, at=time.time()))
     await pc.setLocalDescription(await pc.createOffer())
+    packets: list[tuple[bool, int, int]] = []
+    if "packets" in options:
+        note(pc, packets)
     say(offer=pc.localDescription.sdp)
     answer = json.loads(await lines.readline())["answer"]
     await pc.setRemoteDescription(RTCSessionDescription(sdp=answer, type="answer"))
@@ -169,7 +185,7 @@ async def main() -> None:
             file.setframerate(RATE_HZ)
             file.writeframes(np.concatenate(heard).tobytes())
     levels = [float(np.sqrt(np.mean(each.astype(np.float64) ** 2))) for each in heard]
-    say(report={"frames": len(heard), "loudest": max(levels, default=0.0)})
+    say(report={"frames": len(heard), "loudest": max(levels, default=0.0), "packets": packets})
     await pc.close()
 
 

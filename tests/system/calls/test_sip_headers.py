@@ -51,6 +51,7 @@ NOTHING = {
     "userToUser": "",
     "reasons": [],
     "mediaEncryption": {"keys": "none", "suite": None},
+    "passedOver": [],
 }
 """What a record says of SIP where nothing was said."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ from mediaserver.settings import load
 from mediaserver.store.store import Store
 from sip.call import Call
 from sip.states import CallState
+from tests.support.node.forked import run_forked
 from tests.support.node.node import (
     KEY,
     OUTBOUND,
@@ -60,10 +60,7 @@ async def queue_for_later(site: Site) -> None:
 
 
 async def typed(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mediaserver", *map(str, arguments)]
-    return await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, timeout=120, check=False
-    )
+    return await asyncio.to_thread(run_forked, *arguments)
 
 
 async def place(server: ServerProcess, side: Carrier, *numbers: str) -> None:

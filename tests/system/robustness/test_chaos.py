@@ -6,7 +6,9 @@ has happened by then goes on, for five times as long at most: how fast it is mus
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ import pytest
 
 from bench.support.cluster import Cluster
 from mediaserver.store.store import Store
-from tests.support.node.chaos import Chaos, prepared
+from tests.support.node.chaos import WAITING, Chaos, prepared
 from tests.support.node.chaos_node import PLACES
 from tests.support.node.store import ENGINES, open_at
 
@@ -128,6 +130,39 @@ async def test_nobody_is_dialled_twice_and_nothing_is_lost(place: Place, tmp_pat
     await check_nobody_was_dialled_twice(chaos, place.url)
     await check_only_killed_nodes_left_unknown_calls(chaos, place.url)
     await check_events_are_in_order(place.url)
+
+
+async def test_nodes_that_were_stopped_tell_what_became_of_their_calls(place: Place, tmp_path: Path) -> None:
+    """Their leases are over and the third node has ended all else before they go on."""
+    chaos = Chaos(place.url, tmp_path)
+    store = await prepared(place.url)
+    stopped: list[int] = []
+    overdue: list[dict[str, Any]] = []
+
+    def stops_two() -> bool:
+        if len(chaos.dialled()) > WAITING:
+            stopped.extend(chaos.living()[:2])
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+        return bool(stopped)
+
+    async def go_on() -> None:
+        while not stopped or any((await store.counts()).stages.values()):
+            await asyncio.sleep(0.1)
+        overdue.extend(await rows(place.url, UNKNOWN))
+        await asyncio.sleep(1.0)  # a run that waits for open calls only has ended by now
+        for pid in set(stopped) & set(chaos.living()):
+            os.kill(pid, signal.SIGCONT)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(go_on())
+            await chaos.run(store, until=stops_two, limit_s=LIMIT_S)
+    finally:
+        await store.close()
+    assert {row["node"] for row in overdue} - chaos.story.killed
+    await check_nobody_was_dialled_twice(chaos, place.url)
+    await check_only_killed_nodes_left_unknown_calls(chaos, place.url)
 
 
 async def test_a_queue_that_does_not_arm_is_convicted(place: Place, tmp_path: Path) -> None:

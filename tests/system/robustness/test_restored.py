@@ -9,7 +9,6 @@ import asyncio
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +23,7 @@ from mediaserver.queue.records import NewCall
 from mediaserver.settings import load
 from mediaserver.store.store import Store
 from tests.support.hostile.trap import Trap, trap_at
+from tests.support.node.forked import run_forked
 from tests.support.node.node import (
     KEY,
     OUTBOUND,
@@ -156,9 +156,8 @@ async def test_after_restore_nobody_is_dialled_whom_a_lost_node_may_have(tmp_pat
             await ended(server)
         shutil.rmtree(site.data_dir)
         copy.rename(site.data_dir)
-        command = [sys.executable, "-m", "mediaserver", "restore", "--config", str(site.path), "--yes"]
-        said = await asyncio.to_thread(subprocess.check_output, command, text=True)
-        assert said == f"{CALLS} calls are UNKNOWN now\n"
+        done = await asyncio.to_thread(run_forked, "restore", "--config", site.path, "--yes")
+        assert (done.returncode, done.stdout) == (0, f"{CALLS} calls are UNKNOWN now\n")
         async with server_of(site, cwd=site.path.parent) as server:
             await asyncio.sleep(3)
             await check_they_are_unknown(site, trap)

@@ -4,19 +4,51 @@ from __future__ import annotations
 
 import random
 import struct
-from collections import deque
+from typing import Final
 
 import numpy as np
 import pytest
 
-from mediaserver.rooms.webrtc.receiver import PATIENCE_MS, OpusReceiver
-from mediaserver.rooms.webrtc.sender import OpusSender
+from mediaserver.rooms.webrtc.receiver import OPUS, PATIENCE_MS, OpusReceiver
 from pipeline.audio import Pcm
-from pipeline.audio.opus import RATE_HZ, BadPacket, OpusDecoder, OpusEncoder
+from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder, OpusEncoder
+from pipeline.plane.called import address_of, due_at
+from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.rows import rows, scratch, shared
+from pipeline.plane.setup import Sending, begin_sending, begin_source, configure_sending, prepare
 from tests.support.speech.tones import share_at, tone
 
 PT = 111
 FRAME = RATE_HZ // 50
+SCRATCH: Final = scratch()
+
+
+class Row:
+    """A row of the media plane, stepped by hand."""
+
+    def __init__(self) -> None:
+        self._rows, self.shared = rows(1), shared()
+        self.line = self._rows[0]
+
+    def due(self, now: float) -> int:
+        """The plane's tick; how many packets it sends."""
+        self.line["open"] = 1
+        step = address_of(self.line), address_of(SCRATCH), address_of(self.shared)
+        return int(due_at(*step, round(now * 1e9)))
+
+
+class Receiver(OpusReceiver):
+    """On a row of its own."""
+
+    __slots__ = ("row",)
+
+    def __init__(self) -> None:
+        self.row = Row()
+        super().__init__(self.row.line, 0)
+
+    def flush(self, now: float) -> None:
+        self.row.due(now)
+        self.passed(int(self.row.line["frames"]), now)
 
 
 class Heard:
@@ -55,8 +87,8 @@ def rtp(payload: bytes, sequence: int, timestamp: int, *, ssrc: int = 7, pt: int
     return struct.pack("!BBHII", 0x80, pt, sequence & 0xFFFF, timestamp & 0xFFFFFFFF, ssrc) + payload
 
 
-def receiver() -> tuple[OpusReceiver, Heard]:
-    made, heard = OpusReceiver(), Heard()
+def receiver() -> tuple[Receiver, Heard]:
+    made, heard = Receiver(), Heard()
     made.receive({PT})
     made.listener = heard
     return made, heard
@@ -92,7 +124,7 @@ def test_a_gap_holds_up_speech_for_forty_milliseconds_at_the_most() -> None:
     made.packet(sent[0], 0.0)
     made.packet(sent[2], 0.04)
     assert len(heard.frames) == 1
-    assert made.waiting
+    assert made.row.line["held"]
     made.flush(0.04 + PATIENCE_MS / 1000 - 0.001)
     assert len(heard.frames) == 1
     made.flush(0.04 + PATIENCE_MS / 1000 + 0.001)
@@ -194,33 +226,28 @@ def test_the_encoder_takes_frames_of_twenty_milliseconds_only() -> None:
 # Sending ----------------------------------------------------------------------------------------------------
 
 
-class Source:
-    """An `AudioSource` of the frames given."""
+class Room(Row):
+    """A row that sends as that of a participant does; a tick is 20 ms."""
 
-    def __init__(self, *frames: Pcm | None) -> None:
-        self.frames = deque(frames)
-        self.sent_at: list[float] = []
+    def __init__(self) -> None:
+        super().__init__()
+        prepare(self.line, 0, rate_hz=RATE_HZ, patience_ms=PATIENCE_MS)
+        begin_sending(self.line, -1, first_due_ns=0)
+        begin_source(self.line, 99)
+        self.line["remote_size"] = 16
+        self.outgoing = Outgoing(self.line, lambda: None)
+        self.connect(sends=True)
 
-    def read(self) -> Pcm | None:
-        return self.frames.popleft() if self.frames else None
+    def connect(self, *, sends: bool) -> None:
+        opus = Sending(
+            payload_type=PT, format=OPUS, events_type=-1, events_hz=CLOCK_HZ, sends=sends, discontinuous=True
+        )
+        configure_sending(self.line, opus)
 
-    def sent(self, now: float) -> None:
-        self.sent_at.append(now)
-
-    def on_ready(self, wake: object) -> None:
-        pass
-
-
-def sender(source: Source) -> tuple[OpusSender, list[bytes]]:
-    wire: list[bytes] = []
-
-    def take(packet: bytes) -> bool:
-        wire.append(packet)
-        return True
-
-    made = OpusSender(time=lambda: 0.0, rng=random.Random(1))
-    made.source, made.wire, made.ssrc = source, take, 99
-    return made, wire
+    def tick(self, number: int, *said: Pcm) -> list[bytes]:
+        self.outgoing.say(said)
+        count = self.due(number * 0.02)
+        return [self.shared["outbox"][k, : self.shared["outgoing"][k]].tobytes() for k in range(count)]
 
 
 def fields(packet: bytes) -> tuple[int, int, int, int]:
@@ -230,34 +257,42 @@ def fields(packet: bytes) -> tuple[int, int, int, int]:
 
 
 def test_nothing_is_sent_while_the_agent_is_silent_and_time_goes_on() -> None:
-    speech = tone(440, 0.02, RATE_HZ)
-    source = Source(speech, None, None, speech, speech)
-    made, wire = sender(source)
-    for tick in range(5):
-        made.tick(tick * 0.02)
-    one, two, three = (fields(packet) for packet in wire)
+    speech, room = tone(440, 0.02, RATE_HZ), Room()
+    said = [[speech], [], [], [speech], [speech]]
+    wire = [room.tick(number, *frames) for number, frames in enumerate(said)]
+    assert [len(packets) for packets in wire] == [1, 0, 0, 1, 1]
+    one, two, three = (fields(packet) for packets in wire for packet in packets)
     assert [one[0], two[0], three[0]] == [1, 1, 0]  # a marker starts each talkspurt
+    assert {one[1], two[1], three[1]} == {PT}
     assert two[2] - one[2] == 1
     assert two[3] - one[3] == 3 * 960
     assert three[3] - two[3] == 960
-    assert len(source.sent_at) == 3
+    assert len(room.outgoing.departed()[1]) == 3
 
 
 def test_what_is_sent_is_what_was_said() -> None:
-    samples = tone(440, 0.4, RATE_HZ)
-    source = Source(*(samples[at : at + FRAME] for at in range(0, samples.size, FRAME)))
-    made, wire = sender(source)
-    for tick in range(20):
-        made.tick(tick * 0.02)
-    decoder = OpusDecoder()
-    back = np.concatenate([decoder.decode(packet[12:]).copy() for packet in wire])
+    samples, room, decoder = tone(440, 0.4, RATE_HZ), Room(), OpusDecoder()
+    wire = [room.tick(n, samples[n * FRAME : (n + 1) * FRAME]) for n in range(20)]
+    back = np.concatenate([decoder.decode(packet[12:]).copy() for packets in wire for packet in packets])
     assert share_at(back[FRAME * 3 :], RATE_HZ, 440) > 0.95
 
 
 def test_nothing_is_taken_from_the_agent_before_the_connection_is_up() -> None:
-    source = Source(tone(440, 0.02, RATE_HZ))
-    made, wire = sender(source)
-    made.wire = None
-    made.tick(0.0)
-    assert len(source.frames) == 1
-    assert not wire
+    room = Room()
+    room.connect(sends=False)
+    assert room.tick(0, tone(440, 0.02, RATE_HZ)) == []
+    assert room.outgoing.waiting == 1
+
+
+def test_who_does_not_want_the_agent_gets_nothing_and_the_agent_goes_on() -> None:
+    speech, room = tone(440, 0.02, RATE_HZ), Room()
+    (before,) = room.tick(0, speech)
+    room.line["unwanted"] = 1
+    assert room.tick(1, speech) == []
+    assert room.tick(2, speech) == []
+    room.line["unwanted"] = 0
+    (after,) = room.tick(3, speech)
+    assert len(room.outgoing.departed()[1]) == 4
+    assert fields(after)[0] == 1
+    assert fields(after)[2] - fields(before)[2] == 1  # none is missed
+    assert fields(after)[3] - fields(before)[3] == 3 * 960

@@ -26,7 +26,14 @@ from pipeline.leg import Leg
 from tests.support.node.node import KEY, Node, Site, bearer, node_of_module
 from tests.support.paths import ROOT
 from tests.support.sip.referring_carrier import notifies, referring_carrier, refuses, tells_nothing
-from tests.support.sip.transfers import DESK, LISTENS, WEB_KEY, telephones, write_transfer_site
+from tests.support.sip.transfers import (
+    DESK,
+    LISTENS,
+    WEB_HANDS_ON,
+    WEB_KEY,
+    telephones,
+    write_transfer_site,
+)
 from tests.support.waiting import until
 from tests.support.webrtc.sdk import sdk_client
 
@@ -173,6 +180,7 @@ async def test_the_server_sdk_calls_a_telephone_into_a_room_and_ends_the_room(we
 
 MAY_GO, MAY_NOT, SILENT = "+14155550177", "+14155550178", "+14155550179"
 """Telephones whose carrier follows a REFER, refuses it, and says nothing of what became of it."""
+ELSEWHERE = "+14155550187"
 
 
 async def test_the_server_sdk_transfers_a_telephone(web: Node) -> None:
@@ -208,16 +216,46 @@ async def test_the_server_sdk_transfers_a_telephone(web: Node) -> None:
         assert carrier.call_to(MAY_GO).referred == [f"<sip:{DESK}@127.0.0.1:{sites[-1].carrier}>"]
         await until(lambda: {"event": "left", "who": MAY_GO} in ann.events)
         assert await refused(MAY_GO) == "not_found"
-        assert await refused(MAY_NOT) == "failed_precondition"
+        assert await refused(MAY_NOT) == "invalid_argument"  # the desk was called: never a second time
+        assert carrier.call_to(MAY_NOT).referred == []
+        assert await refused(MAY_NOT, ELSEWHERE) == "failed_precondition"
+        assert await refused(MAY_NOT, ELSEWHERE) == "failed_precondition"  # nobody was called
+        assert len(carrier.call_to(MAY_NOT).referred) == 2
         assert await refused(MAY_NOT, "+4930123456") == "invalid_argument"
         assert await refused(MAY_NOT, "sip:desk@elsewhere.example") == "invalid_argument"
-        waiting = asyncio.create_task(transferred(SILENT))
+        waiting = asyncio.create_task(transferred(SILENT, ELSEWHERE))
         await until(lambda: bool(carrier.call_to(SILENT).referred))
-        assert await refused(SILENT) == "failed_precondition"
+        assert await refused(SILENT, "+14155550186") == "failed_precondition"
+        assert await refused(MAY_NOT, ELSEWHERE) == "invalid_argument"  # it may be ringing
         assert len(carrier.call_to(SILENT).referred) == 1
         assert {"event": "left", "who": MAY_NOT} not in ann.events
         waiting.cancel()
         await sdk.room.delete_room(api.DeleteRoomRequest(room=name))
+
+
+async def test_whom_the_agent_has_called_no_telephone_is_transferred_to(web: Node) -> None:
+    server, client = web
+    grant = server.room_registry.invite("desk", WebCallRequest(agent_id=WEB_HANDS_ON, user_ref="ann"))
+    url = f"ws://127.0.0.1:{client.port}"
+    async with (
+        telephones(sites[-1]) as people,
+        livekit(client) as sdk,
+        sdk_client(url=url, token=grant.token, tone=440),
+    ):
+        await people.answered(DESK)  # the agent has handed Ann on
+        wanted = api.CreateSIPParticipantRequest(
+            sip_call_to=MAY_GO, room_name=grant.room_name, participant_identity="phone"
+        )
+        await sdk.sip.create_sip_participant(wanted)
+        await people.answered(MAY_GO)
+        for number, code in ((DESK, "invalid_argument"), (ELSEWHERE, "failed_precondition")):
+            asked = api.TransferSIPParticipantRequest(
+                room_name=grant.room_name, participant_identity="phone", transfer_to=f"tel:{number}"
+            )
+            with pytest.raises(api.ServerError) as error:
+                await sdk.sip.transfer_sip_participant(asked)
+            assert error.value.code == code, number
+        await sdk.room.delete_room(api.DeleteRoomRequest(room=grant.room_name))
 
 
 async def test_nobody_is_called_for_a_participant_that_cannot_be(web: Node) -> None:

@@ -221,7 +221,7 @@ async def test_who_may_be_called_is_the_configurations_and_the_companys_to_say(t
         for wanted in ("+14155550199", "any", "", "boss"):
             with pytest.raises(DialRefused, match="transfer_targets"):
                 lines.target(HANDS_ON, wanted)
-        assert (await lines.route(HANDS_ON, DESK)).caller_id == "+14155550100"
+        assert (await lines.route(HANDS_ON, DESK)).lines[0].caller_id == "+14155550100"
         with pytest.raises(DialRefused, match="outside the destinations"):
             await lines.route(HANDS_ON, lines.target(HANDS_ON, "far"))
         with pytest.raises(DialRefused, match="Invalid"):

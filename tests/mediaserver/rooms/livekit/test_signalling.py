@@ -28,6 +28,7 @@ from mediaserver.rooms.livekit.tracks import MAX_PENDING
 from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant, Permissions
 from mediaserver.rooms.room import LeaveReason, Room
 from mediaserver.rooms.webrtc.sdp_munging import AudioSection
+from mediaserver.settings.ice_servers import IceServer
 
 
 class Client:
@@ -362,7 +363,7 @@ def test_a_join_request_that_is_broken_or_a_bomb_is_refused() -> None:
 
 def test_turn_servers_are_passed_on_with_their_credentials() -> None:
     urls = ["stun:stun.example:3478", "turn:user:pa:ss@turn.example:3478?transport=tcp"]
-    plain, turn = ice_server_infos(urls)
+    plain, turn = ice_server_infos([IceServer.parse(each) for each in urls])
     assert list(plain.urls) == ["stun:stun.example:3478"]
     assert list(turn.urls) == ["turn:turn.example:3478?transport=tcp"]
     assert (turn.username, turn.credential) == ("user", "pa:ss")

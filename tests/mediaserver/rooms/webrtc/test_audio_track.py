@@ -9,7 +9,8 @@ import pytest
 from aiortc.rtcdtlstransport import SRTP_PROFILES, SRTPProtectionProfile
 from pylibsrtp import Policy, Session
 
-from mediaserver.rooms.webrtc.audio_track import SOURCES, SecureLink
+from mediaserver.rooms.webrtc.audio_track import SecureLink
+from pipeline.plane.srtp_sources import SOURCES
 from sip.rtp.packet import RtpPacket
 from sip.rtp.rtcp import ReceiverReport
 from tests.support.webrtc.sources import known

@@ -7,21 +7,24 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from mediaserver.rooms import participant_leg
 from mediaserver.rooms.errors import BadOffer, RoomFull
 from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
-from mediaserver.rooms.webrtc.audio_track import SOURCES
 from mediaserver.rooms.webrtc.peer_state import PeerState
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm
-from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.net.egress import EgressPolicy
+from pipeline.plane.drive.plane import Plane
+from pipeline.plane.srtp_sources import SOURCES
 from tests.support.ports import free_rtp_range
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
@@ -65,14 +68,27 @@ async def port() -> AsyncIterator[MediaPort]:
     opened.close()
 
 
-def person(port: MediaPort) -> ParticipantLeg:
-    pacer = Pacer(asyncio.get_running_loop())
-    return ParticipantLeg(Participant("ann"), port, pacer, stream="PA_1|TR_1", track="TR_1")
+@pytest.fixture(params=[True, False], ids=["on its thread", "on the loop"])
+async def plane(request: pytest.FixtureRequest) -> AsyncIterator[Plane]:
+    opened = Plane(asyncio.get_running_loop(), on_thread=request.param)
+    yield opened
+    opened.close()
 
 
-async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort) -> None:
+@pytest.fixture
+async def thread() -> AsyncIterator[Plane]:
+    opened = Plane(asyncio.get_running_loop(), on_thread=True)
+    yield opened
+    opened.close()
+
+
+def person(port: MediaPort, plane: Plane) -> ParticipantLeg:
+    return ParticipantLeg(Participant("ann"), port, plane, stream="PA_1|TR_1", track="TR_1")
+
+
+async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort, plane: Plane) -> None:
     tasks = len(asyncio.all_tasks())
-    ann = person(port)
+    ann = person(port, plane)
     listener, playout = Listener(), Playout(RATE_HZ)
     ann.attach(listener, playout)
     peer = ann.new_peer()
@@ -102,14 +118,111 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
     await ann.hang_up()
     await ann.hang_up()
     assert listener.ends == ["hung_up"]
-    assert len(port) == 0
+    assert len(port) == len(plane) == 0
     await until(lambda: len(asyncio.all_tasks()) == tasks)
 
 
+def stand_still(seconds: float) -> None:
+    """Keeps the GIL, and with it the event loop."""
+    over = time.monotonic() + seconds
+    while time.monotonic() < over:
+        pass
+
+
+async def test_a_person_hears_no_gap_while_python_stands_still(port: MediaPort, thread: Plane) -> None:
+    """Three seconds of speech, and 200 ms of each in which no Python runs."""
+    ann, playout, meanwhile = person(port, thread), Playout(RATE_HZ), []
+    ann.attach(Listener(), playout)
+    async with rtc_client(packets=True) as client:
+        client.tell(answer=await ann.new_peer().answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: ann.state is LegState.CONNECTED)
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 3.0, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        for _ in range(3):
+            await asyncio.sleep(0.4)
+            before = ann.audio.stats.packets_sent
+            stand_still(0.2)
+            meanwhile.append(ann.audio.stats.packets_sent - before)
+        await until(lambda: playout.current is None)
+        await asyncio.sleep(0.3)
+        packets = (await client.end())["packets"]
+    assert min(meanwhile) >= 5  # of ten
+    assert len(packets) == ann.audio.stats.packets_sent == 150
+    markers, numbers, stamps = zip(*packets, strict=True)
+    assert list(numbers) == list(range(numbers[0], numbers[0] + 150))
+    assert [later - stamp for stamp, later in pairwise(stamps)] == [960] * 149  # no time was skipped
+    assert markers == (True,) + (False,) * 149
+    await ann.gone("test")
+
+
+async def test_the_agents_words_go_on_while_a_session_is_negotiated_anew(
+    port: MediaPort, thread: Plane
+) -> None:
+    """As a client does that publishes one more track: the same source, whose numbers and time go on."""
+    ann, playout = person(port, thread), Playout(RATE_HZ)
+    ann.attach(Listener(), playout)
+    peer = ann.new_peer()
+    async with rtc_client(packets=True) as client:
+        offer = (await client.line())["offer"]
+        client.tell(answer=await peer.answer(offer))
+        client.follow()
+        await until(lambda: ann.state is LegState.CONNECTED)
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 1.0, RATE_HZ))
+        playout.end()
+        await client.event("sound")
+        await peer.answer(offer)
+        await until(lambda: playout.current is None)
+        await asyncio.sleep(0.3)
+        packets = (await client.end())["packets"]
+    markers, _, stamps = zip(*packets, strict=True)
+    assert [later - stamp for stamp, later in pairwise(stamps)] == [960] * 49
+    assert markers == (True,) + (False,) * 49
+    await ann.gone("test")
+
+
+async def test_who_connects_after_leaving_hears_nobodys_words(
+    port: MediaPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second connection of one who was told to leave comes up when the row is another person's."""
+    monkeypatch.setattr(participant_leg, "LEAVE_S", 20.0)
+    plane, playout = Plane(asyncio.get_running_loop(), capacity=1), Playout(RATE_HZ)
+    ann = person(port, plane)
+    ann.closes_itself = True
+    async with rtc_client() as client, rtc_client() as late:
+        client.tell(answer=await ann.new_peer().answer((await client.line())["offer"]))
+        client.follow()
+        await until(lambda: ann.state is LegState.CONNECTED)
+        second = ann.new_peer()
+        answer = await second.answer((await late.line())["offer"])
+        leaving = asyncio.create_task(ann.gone("removed"))
+        await asyncio.sleep(0.2)
+        bo = person(port, plane)
+        bo.attach(Listener(), playout)
+        late.tell(answer=answer)
+        late.follow()
+        await until(lambda: second.state is PeerState.CONNECTED)
+        await asyncio.sleep(0.1)
+        playout.begin().begin_piece("a tone")
+        playout.write(tone(300, 0.5, RATE_HZ))
+        playout.end()
+        await asyncio.sleep(0.3)
+        assert bo.audio.stats.packets_sent == 0
+        assert playout.queued_samples == RATE_HZ // 2
+        for each in (client, late):
+            await each.end()
+    await leaving
+    await bo.gone("test")
+    plane.close()
+
+
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
-async def test_a_person_is_heard_and_hears_over_ipv6() -> None:
+async def test_a_person_is_heard_and_hears_over_ipv6(thread: Plane) -> None:
     both = MediaPort.open(free_rtp_range(), addresses=["127.0.0.1", "::1"])
-    ann, listener, playout = person(both), Listener(), Playout(RATE_HZ)
+    ann, listener, playout = person(both, thread), Listener(), Playout(RATE_HZ)
     ann.attach(listener, playout)
     async with rtc_client(tone=440, hosts=["::1"]) as client:
         answer = await ann.new_peer().answer((await client.line())["offer"])
@@ -128,8 +241,8 @@ async def test_a_person_is_heard_and_hears_over_ipv6() -> None:
     both.close()
 
 
-async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort) -> None:
-    ann = person(port)
+async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort, thread: Plane) -> None:
+    ann = person(port, thread)
     for offer in ("", "v=0\r\n", "v=0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:0\r\n"):
         with pytest.raises(BadOffer):
             await ann.new_peer().answer(offer)
@@ -137,8 +250,8 @@ async def test_an_offer_that_cannot_be_answered_is_said_so(port: MediaPort) -> N
     assert len(port) == 0
 
 
-async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
-    ann = person(port)
+async def test_garbage_on_the_port_reaches_nobody(port: MediaPort, thread: Plane) -> None:
+    ann = person(port, thread)
     listener = Listener()
     ann.attach(listener, None)
     peer = ann.new_peer()
@@ -167,10 +280,12 @@ async def test_garbage_on_the_port_reaches_nobody(port: MediaPort) -> None:
     await ann.gone("test")
 
 
-async def test_a_person_of_ever_new_sources_fills_no_memory_and_is_heard_on(port: MediaPort) -> None:
+async def test_a_person_of_ever_new_sources_fills_no_memory_and_is_heard_on(
+    port: MediaPort, thread: Plane
+) -> None:
     """Each packet and each report is authentic and of another source, and libsrtp looks through all sources
     for each packet."""
-    ann, count = person(port), 200
+    ann, count = person(port, thread), 200
     listener = Listener()
     ann.attach(listener, None)
     peer = ann.new_peer()
@@ -192,14 +307,16 @@ async def test_a_person_of_ever_new_sources_fills_no_memory_and_is_heard_on(port
 
 
 @pytest.mark.parametrize("trickled", [False, True])
-async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_called(trickled: bool) -> None:
+async def test_nothing_is_sent_where_a_candidate_says_unless_it_is_open_or_has_called(
+    thread: Plane, trickled: bool
+) -> None:
     """A participant names a service in our own network; the candidate of the participant's own is closed too,
     and its conversation comes up, since its own checks come from there."""
     reached = {}
     for networks in ((), ("127.0.0.9/32",)):
         numbers = (21000 + os.getpid() % 9000, 40000)
         opened = MediaPort.open(numbers, addresses=["127.0.0.1"], egress=EgressPolicy(networks))
-        ann, listener = person(opened), Listener()
+        ann, listener = person(opened, thread), Listener()
         ann.attach(listener, None)
         peer = ann.new_peer()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as victim:

@@ -16,8 +16,8 @@ from aiohttp import web
 from pipeline.errors import EngineError
 from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.model_endpoint import ModelEndpoint
+from pipeline.net.socket_service import address_of
 from pipeline.net.web_socket import SocketEndpoint
-from pipeline.stt.streaming.line import address_of
 from pipeline.stt.streaming.service import ServiceSettings
 from tests.support.certificates import tls_of_localhost
 from tests.support.webrtc.web import served

@@ -20,11 +20,12 @@ from pipeline.audio import Pcm
 from pipeline.engines.guard import Guard
 from pipeline.errors import EngineError, SettingsRefused
 from pipeline.net.egress import EgressPolicy, egress_policy
+from pipeline.net.socket_service import at, fits
 from pipeline.result import EndReason
 from pipeline.session.session import Session
 from pipeline.speech import Listening, PerCall, SpeechToText
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, of_call
-from pipeline.stt.streaming.service import ServiceSettings, at, fits, read
+from pipeline.stt.streaming.service import ServiceSettings, read
 from pipeline.transcript import Role
 from tests.support.http.models import Recognizer
 from tests.support.paths import ROOT

@@ -1,0 +1,1 @@
+"""Telephones that users register, and calls that ring all of one user."""
