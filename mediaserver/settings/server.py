@@ -1,7 +1,8 @@
-"""The tables [server], [sip], [rooms], [overload] and [speech]: settings of this installation."""
+"""The tables [server], [sip], [rooms], [tracing], [overload] and [speech]: settings of this installation."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
@@ -163,6 +164,25 @@ class RoomsSettings(Table):
             if IceServer.parse(text).lends and not reveal(self.turn_secret):
                 raise ValueError(f"ice_servers: {text} needs a user and a password, or turn_secret")
         return self
+
+
+class TracingSettings(Table):
+    """[tracing]: where the spans of calls go, as OTLP over HTTP; nowhere without an `endpoint`."""
+
+    endpoint: HttpUrl | None = None
+    headers: dict[str, Secret] = Field(default_factory=dict, max_length=20)
+
+    @field_validator("endpoint", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+    @field_validator("endpoint")
+    @classmethod
+    def _installed(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and importlib.util.find_spec("opentelemetry") is None:
+            raise ValueError("needs OpenTelemetry: pip install 'openline-mediaserver[otel]'")
+        return endpoint
 
 
 class OverloadSettings(Table):
