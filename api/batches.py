@@ -43,7 +43,7 @@ async def list_batches(request: web.Request) -> web.Response:
         )
     except LocalError as error:
         raise InvalidRequest(str(error)) from None
-    return answer(models.BatchPage(batches=[view(row) for row in page.batches], cursor=page.cursor or None))
+    return answer(models.BatchPage(batches=[view(row) for row in page.items], cursor=page.cursor or None))
 
 
 @routes.get(BATCHES + "/{batchId}")
@@ -127,7 +127,7 @@ async def list_numbers(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.do_not_call(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
     )
-    rows = [view_of(models.DoNotCallRow, each) for each in page.numbers]
+    rows = [view_of(models.DoNotCallRow, each) for each in page.items]
     return answer(models.DoNotCallList(numbers=rows, cursor=page.cursor or None))
 
 

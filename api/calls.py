@@ -214,7 +214,7 @@ async def list_calls(request: web.Request) -> web.Response:
     numbers, digits = call_api.numbers(access, query.phoneNumber)
     wanted = replace(filter_of(query), numbers=numbers, digits=digits)
     page = await call_api.calls(access, wanted, cursor=query.cursor, limit=query.limit)
-    calls = [listed(row) for row in page.calls]
+    calls = [listed(row) for row in page.items]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
 
 

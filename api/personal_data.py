@@ -50,7 +50,7 @@ async def list_erasures(request: web.Request) -> web.Response:
     page = await request.app[SERVER].personal_data.erasures(
         company_id, cursor=query.cursor, limit=query.limit
     )
-    views = [erasure_view(company_id, each) for each in page.erasures]
+    views = [erasure_view(company_id, each) for each in page.items]
     return answer(models.ErasurePage(erasures=views, cursor=page.cursor or None))
 
 
@@ -77,7 +77,7 @@ async def find_erasures(request: web.Request) -> web.Response:
     data = request.app[SERVER].personal_data
     subject = data.subject(company_id, phone_number=wanted.phoneNumber)
     page = await data.erasures(company_id, fingerprint=subject.fingerprint, limit=100)
-    views = [erasure_view(company_id, each) for each in page.erasures]
+    views = [erasure_view(company_id, each) for each in page.items]
     return answer(models.ErasurePage(erasures=views, cursor=page.cursor or None))
 
 
@@ -163,7 +163,7 @@ async def list_audit(request: web.Request) -> web.Response:
         before=position(query.cursor),
         limit=query.limit,
     )
-    entries = [view_of(models.AuditView, each, at=iso_time(each.created_at_ms)) for each in page.entries]
+    entries = [view_of(models.AuditView, each, at=iso_time(each.created_at_ms)) for each in page.items]
     return answer(models.AuditPage(entries=entries, cursor=page.cursor or None))
 
 

@@ -27,7 +27,7 @@ async def list_keys(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.keys(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
     )
-    return answer(models.KeyPage(keys=[view(each) for each in page.keys], cursor=page.cursor or None))
+    return answer(models.KeyPage(keys=[view(each) for each in page.items], cursor=page.cursor or None))
 
 
 @routes.post(KEYS)

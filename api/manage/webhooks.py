@@ -174,7 +174,7 @@ async def list_deliveries(request: web.Request) -> web.Response:
         )
     except LocalError as error:
         raise InvalidRequest(str(error)) from None
-    rows = [view_of(models.DeliveryView, row, **_renamed(row)) for row in page.deliveries]
+    rows = [view_of(models.DeliveryView, row, **_renamed(row)) for row in page.items]
     return answer(models.DeliveryPage(deliveries=rows, cursor=page.cursor or None))
 
 

@@ -17,10 +17,10 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mediaserver.db.sqlite import Sqlite, version_of_file
 from mediaserver.errors import LocalError, SchemaTooNew, StoreError
@@ -51,6 +51,31 @@ def read_row(kind: type[AnyRecord], row: Row, **converted: Any) -> AnyRecord:
     """Makes a `kind` of `row`: each field is the column of its name, where `converted` does not give it."""
     names = (field.name for field in fields(kind) if field.name not in converted)
     return kind(**{name: row[name] for name in names}, **converted)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list; `cursor` asks for the next page, "" on the last."""
+
+    items: tuple[T, ...]
+    cursor: str
+
+
+PAGE_LIMIT = 200
+"""The most items on a page."""
+
+
+def check_limit(limit: int) -> None:
+    """Raises `LocalError` for a number of items that a page cannot have."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+
+
+def page_of(rows: Sequence[Row], limit: int, read: Callable[[Row], T], *, place: str = "position") -> Page[T]:
+    """Makes a page of `limit` rows; where there is one row more, another page follows the last row's
+    `place`."""
+    shown = rows[:limit]
+    return Page(tuple(map(read, shown)), str(shown[-1][place]) if len(rows) > limit else "")
 
 
 class Tx(Protocol):
