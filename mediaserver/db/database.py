@@ -14,8 +14,9 @@ Rows are locked in one order, so that waiting never goes in circles: company, ca
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -51,6 +52,25 @@ def read_row(kind: type[AnyRecord], row: Row, **converted: Any) -> AnyRecord:
     """Makes a `kind` of `row`: each field is the column of its name, where `converted` does not give it."""
     names = (field.name for field in fields(kind) if field.name not in converted)
     return kind(**{name: row[name] for name in names}, **converted)
+
+
+def values_of(record: Record, **converted: Any) -> dict[str, Any]:
+    """Returns the fields of `record` as a statement binds them, the reverse of `read_row`: truths as numbers,
+    mappings and lists as JSON. `converted`: values in place of fields and beside them."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)} | converted
+    return {name: _bound(value) for name, value in values.items()}
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_listed)
+
+
+def _listed(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else sorted(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,10 +98,11 @@ WHERE id IN (
     WHERE d.company_id = :company_id AND d.state <> 'PENDING'
 """
 
-_LOG = """
+WRITE_ATTEMPT = """
 INSERT INTO delivery_attempts (delivery_id, number, ended_at_ms, duration_ms, status, error, response)
-VALUES (:delivery_id, :number, {now}, :duration_ms, :status, :error, :response)
+VALUES (:id, :attempt, {now}, :duration_ms, :status, :error, :response)
 """
+"""Records an attempt at the delivery `id` that has just ended."""
 
 
 def find(
@@ -143,21 +144,6 @@ def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
         company_id=company_id,
         limit=REPLAY_LIMIT,
         **values,
-    )
-
-
-def write_attempt(
-    tx: Tx, *, delivery_id: int, number: int, duration_ms: int, status: int, error: str, response: str
-) -> None:
-    """Records an attempt that has just ended."""
-    tx.run(
-        _LOG,
-        delivery_id=delivery_id,
-        number=number,
-        duration_ms=duration_ms,
-        status=status,
-        error=error,
-        response=response,
     )
 
 

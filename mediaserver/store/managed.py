@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import PAGE_LIMIT, Page, Row, Tx, page_of, read_row
+from mediaserver.db.database import PAGE_LIMIT, Page, Row, Tx, page_of, read_row, values_of
 from mediaserver.errors import Conflict, LocalError
 from mediaserver.queue.personal_data import audit
 from mediaserver.queue.records import NewWebRoom
@@ -195,13 +195,7 @@ def make_key(tx: Tx, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
     key_id = f"key_{uuid4().hex[:16]}"
     tx.run(
         _INSERT_KEY,
-        id=key_id,
-        company_id=company_id,
-        key_sha256=digest(secret),
-        scopes=json.dumps(sorted(new.scopes)),
-        agents=json.dumps(sorted(new.agents)),
-        name=new.name,
-        hint=secret[:7],
+        **values_of(new, id=key_id, company_id=company_id, key_sha256=digest(secret), hint=secret[:7]),
     )
     made = key(tx, company_id=company_id, key_id=key_id)
     if made is None:
@@ -282,14 +276,4 @@ def _key(row: Row) -> KeyInfo:
 def open_room(tx: Tx, room: NewWebRoom) -> None:
     """Inserts a room that may be joined, and deletes those that expired more than a day ago."""
     tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
-    tx.run(
-        _ROOM,
-        name=room.name,
-        company_id=room.company_id,
-        agent_id=room.agent_id,
-        identity=room.identity,
-        user_ref=room.user_ref,
-        variables=json.dumps(dict(room.variables), ensure_ascii=False),
-        metadata=json.dumps(dict(room.metadata), ensure_ascii=False),
-        life_ms=room.life_ms,
-    )
+    tx.run(_ROOM, **values_of(room))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from mediaserver.db.database import PAGE_LIMIT, Page, Tx, page_of, read_row
+from mediaserver.db.database import PAGE_LIMIT, Page, Tx, page_of, read_row, values_of
 
 _ADD = """
 INSERT INTO audit (company_id, key_id, request_id, operation, subject, created_at_ms)
@@ -32,14 +32,7 @@ class Audited:
 
 def add(tx: Tx, entry: Audited) -> None:
     """Adds an entry to the log, at the database's time."""
-    tx.run(
-        _ADD,
-        company_id=entry.company_id,
-        key_id=entry.key_id,
-        request_id=entry.request_id,
-        operation=entry.operation,
-        subject=entry.subject,
-    )
+    tx.run(_ADD, **values_of(entry))
 
 
 def find(tx: Tx, company_id: str, *, subject: str = "", before: int = 0, limit: int = 50) -> Page[Audited]:
