@@ -24,12 +24,13 @@ from mediaserver.calls.validation import (
     outbound_agent,
     read_number,
 )
+from mediaserver.db.database import Page
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
 from mediaserver.numbers.e164 import spellings
 from mediaserver.queue.records import CallRecord, CallRow, Stopping
 from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
-from mediaserver.queue.search import CallFilter, CallPage, plain
+from mediaserver.queue.search import CallFilter, ListedCall, plain
 from mediaserver.store.store import Store
 
 UNKNOWN_CALL = "Call not found"
@@ -192,7 +193,7 @@ class CallApi:
         found = read_number(number, company)
         return spellings(found, company.country if company is not None else None), ""
 
-    async def calls(self, access: Access, wanted: CallFilter, *, cursor: str, limit: int) -> CallPage:
+    async def calls(self, access: Access, wanted: CallFilter, *, cursor: str, limit: int) -> Page[ListedCall]:
         """Returns a page of the calls that are `wanted`, newest first. Raises `InvalidRequest`."""
         for name, text in (("name", wanted.name), ("words", wanted.words)):
             if text and not plain(text):

@@ -165,7 +165,7 @@ async def test_an_inbound_call_begins_with_its_invite_and_hides_keyed_digits(tmp
                 )
             )
             assert (await call.final("INFO")).status == 200
-            (live,) = (await server.store.calls("acme", limit=1)).calls
+            (live,) = (await server.store.calls("acme", limit=1)).items
             _, trace = await told(client, f"{live.id}/trace")
             assert steps(trace["messages"])[0] == "< INVITE"
             assert trace["messages"][0]["local"] == f"127.0.0.1:{site.sip}"
@@ -196,7 +196,7 @@ async def test_a_server_that_is_told_to_keeps_nothing(tmp_path: Path) -> None:
         async with RawCall(site.sip, "+14155550101") as call:
             await call.answered()
             await call.hang_up()
-        (row,) = (await server.store.calls("acme", limit=1)).calls
+        (row,) = (await server.store.calls("acme", limit=1)).items
         await until_final(client, row.id)
         _, trace = await told(client, f"{row.id}/trace")
         assert trace == {"callTaskId": row.id, "legs": [], "messages": []}
