@@ -21,14 +21,18 @@ from pipeline.errors import (
     EngineRefused,
     EngineTimeout,
 )
-from pipeline.result import SessionResult
-from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
-from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, of_call
 from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeStt,
+    FakeTts,
+    converse,
+    play,
+    texts,
+    voice,
+)
 
 RATE_HZ = 8000
 FRAME = RATE_HZ // 50
@@ -398,25 +402,6 @@ def test_a_check_under_way_ends_with_the_guard() -> None:
 # In a conversation ------------------------------------------------------------------------------------------
 
 
-def converse(agent: FakeAgent, *, stt: Any = None, voices: Any = None, says: Any = ()) -> SessionResult:
-    async def scene() -> SessionResult:
-        leg = FakeLeg(says)
-        first, *others = voices() if voices is not None else [FakeTts()]
-        phrases = await Phrases.prepare([FakeTts()], SessionSettings())
-        session = Session(
-            leg=leg,
-            agent=agent,
-            stt=stt or FakeStt(),
-            tts=first,
-            fallback_tts=others,
-            phrases=phrases,
-            call_id="call-1",
-        )
-        return await session.run()
-
-    return play(scene)
-
-
 def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
     dead, alive = FakeRecognizer("hangs"), FakeStt("yes", "on monday", "at ten")
     acts: list[list[AgentAct]] = [[Say(f"question {n}")] for n in range(3)]
@@ -427,8 +412,8 @@ def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
             GuardedRecognizer(alive, Guard("stt", "alive")),
         ]
     )
-    result = converse(agent, stt=fallback, says=[(at, voice(0.8)) for at in (3.0, 8.0, 13.0)])
-    said = [entry.text for entry in result.transcript if entry.role is Role.CALLER]
+    result, _ = converse(agent, stt=fallback, says=[(at, voice(0.8)) for at in (3.0, 8.0, 13.0)])
+    said = texts(result, Role.CALLER)
     assert said == ["yes", "on monday", "at ten"]
     assert dead.asked == 2  # and again after its pause, when the third answer was given
     assert [fault.message for fault in result.faults] == [
@@ -446,14 +431,8 @@ def test_a_call_whose_voice_dies_in_a_sentence_loses_no_word(how: str) -> None:
     last = "goodbye now and thank you"
     agent = FakeAgent([Say(text), Say(last), HangUp()])
     guard = Guard("tts", "first", deadline_s=1.0)
-
-    def voices() -> list[Any]:
-        return [
-            GuardedVoice(first, guard, last=False),
-            GuardedVoice(second, Guard("tts", "second"), last=True),
-        ]
-
-    result = converse(agent, voices=voices)
+    last_voice = GuardedVoice(second, Guard("tts", "second"), last=True)
+    result, _ = converse(agent, tts=GuardedVoice(first, guard, last=False), fallback_tts=[last_voice])
     said = " ".join(entry.text for entry in result.transcript if entry.role is Role.AGENT)
     assert said == f"{text} {last}"
     words = " ".join(second.asked).split()
@@ -469,7 +448,7 @@ def test_what_nobody_can_have_said_is_cut(caplog: pytest.LogCaptureFixture) -> N
     stt = FakeStt("word " * 100_000)
     chain = FallbackRecognizer([GuardedRecognizer(stt, Guard("stt", "chatty"))])
     agent = FakeAgent([Say("Well?")], [Say("thank you"), HangUp()])
-    result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
+    result, _ = converse(agent, stt=chain, says=[(3.0, voice(0.8))], call_id="call-1")
     (said,) = [entry for entry in result.transcript if entry.role is Role.CALLER]
     assert 3900 < len(said.text) <= 4000
     assert said.text.split()[-1] == "word"
