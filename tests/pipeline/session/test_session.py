@@ -31,7 +31,7 @@ from pipeline.audio.dtmf import tone
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
 from pipeline.errors import LanguageRefused
-from pipeline.result import EndReason, SessionResult
+from pipeline.result import EndReason
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.session.word_clock import HEARD_LATER_MS
@@ -586,29 +586,24 @@ def test_the_recording_holds_both_sides_where_the_transcript_says(tmp_path: Path
         assert inside[-1] == pytest.approx(entry.end_ms, abs=70)
 
 
-def test_stopped_before_it_ran() -> None:
-    async def scene() -> SessionResult:
-        session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
-        session.stop()
-        return await session.run()
-
-    assert play(scene).reason is EndReason.STOPPED
+async def test_stopped_before_it_ran() -> None:
+    session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+    session.stop()
+    assert (await session.run()).reason is EndReason.STOPPED
 
 
-def test_cancelling_the_task_leaves_nothing_behind() -> None:
-    async def scene() -> None:
-        leg = FakeLeg()
-        agent = FakeAgent([LONG, 1000.0, LONG])
-        task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert leg.listener is None
-        assert agent.closed_early == 1
-        assert len(asyncio.all_tasks()) == 1
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_cancelling_the_task_leaves_nothing_behind() -> None:
+    leg = FakeLeg()
+    agent = FakeAgent([LONG, 1000.0, LONG])
+    task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert leg.listener is None
+    assert agent.closed_early == 1
+    assert len(asyncio.all_tasks()) == 1
 
 
 # Engines that fail ------------------------------------------------------------------------------------------
