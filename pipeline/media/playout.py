@@ -23,7 +23,7 @@ from pipeline.media.room import NEVER, Room
 from pipeline.media.utterance import Utterance
 from pipeline.plane.incoming import Frames
 from pipeline.plane.outgoing import Left, Outgoing
-from pipeline.plane.rows import SENT
+from pipeline.plane.rows import SAID
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
@@ -117,7 +117,7 @@ class Playout:
     def catch_up(self) -> None:
         """Counts the frames of the line that have left. The line tells of those that are marked."""
         while self.frames:
-            frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SENT)))
+            frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SAID)))
             if not told:
                 return
             self._sent += len(told)
