@@ -41,8 +41,8 @@ class CallDetailRecord(SessionObserver):
 
     def __init__(self, claim: Claim, services: CallServices) -> None:
         self.claim = claim
-        self.transcript: list[dict[str, Any]] = []
-        self.turns: list[dict[str, Any]] = []
+        self._lines: list[TranscriptEntry] = []
+        self._turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
@@ -61,13 +61,22 @@ class CallDetailRecord(SessionObserver):
         self._placed_at_ms = 0
         self._answered_at_ms = 0
         self._began, self._began_at_ms = 0.0, 0
-        self._turn_records: list[TurnRecord] = []
         self._tools: list[ToolUse] = []
 
     @property
     def call_id(self) -> str:
         """The id of the call in the API."""
         return self.claim.call_id
+
+    @property
+    def transcript(self) -> list[dict[str, Any]]:
+        """The lines so far as the API has them; they are kept as the conversation has them."""
+        return [entry_data(entry) for entry in self._entries(self._lines)]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The turns so far as the API has them."""
+        return self._redacted_turns([turn_data(turn) for turn in self._turns])
 
     def fill(self, variables: Mapping[str, str]) -> None:
         """Sets the prompt variables of the call, with those that its pre-call tools returned."""
@@ -172,7 +181,7 @@ class CallDetailRecord(SessionObserver):
                 began_at_ms=self._began_at_ms,
                 ended_at_ms=ended_at_ms,
                 began=self._began,
-                turns=self._turn_records,
+                turns=self._turns,
                 tools=self._tools,
             )
         )
@@ -186,10 +195,8 @@ class CallDetailRecord(SessionObserver):
 
     def turn_completed(self, turn: TurnRecord) -> None:
         """Records a turn: for the call's row, metrics and the `turn.completed` webhook."""
+        self._turns.append(turn)
         [data] = self._redacted_turns([turn_data(turn)])
-        self.turns.append(data)
-        if self._services.tracer is not None:
-            self._turn_records.append(turn)
         if turn.latency is not None:
             self._services.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
             self._show("call.turn", turn=turn.number, latencyMs=turn.latency.voice_to_voice_ms)
@@ -207,10 +214,10 @@ class CallDetailRecord(SessionObserver):
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Appends an entry to the call's transcript."""
-        lines = [entry_data(each) for each in self._entries([entry])]
-        self.transcript += lines
-        for line in lines:
-            self._show("call.words", **{name: line[name] for name in _SHOWN})
+        self._lines.append(entry)
+        if self._services.live_events.heard:
+            for line in map(entry_data, self._entries([entry])):
+                self._show("call.words", **{name: line[name] for name in _SHOWN})
 
     def tool_used(self, use: ToolUse) -> None:
         """Keeps a use of a tool for the analysis: the first `MAX_TOOL_CALLS`."""
