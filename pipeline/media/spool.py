@@ -75,7 +75,7 @@ class Spool:
             count -= min(count, len(last))
 
     def forget(self) -> None:
-        """Frees what was taken."""
+        """Frees the samples that were taken so far."""
         del self._pieces[: self._at]
         self._at = self._past = 0
         self._taken = self._offset
