@@ -180,7 +180,7 @@ class TracingSettings(Table):
     @field_validator("endpoint")
     @classmethod
     def _installed(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None and importlib.util.find_spec("opentelemetry") is None:
+        if endpoint is not None and not _is_installed("opentelemetry.exporter.otlp.proto.http"):
             raise ValueError("needs OpenTelemetry: pip install 'openline-mediaserver[otel]'")
         return endpoint
 
@@ -214,3 +214,10 @@ class SpeechSettings(Table):
     @classmethod
     def _with_preset(cls, value: Any, info: ValidationInfo) -> Any:
         return with_preset(info.field_name or "", value, info)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
