@@ -11,7 +11,7 @@ from api.http.bodies import answer, checked, json_object, query_of, view_of
 from api.http.operation import About, Operation
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
-from mediaserver.errors import InvalidRequest, LocalError, NotFound
+from mediaserver.errors import NotFound
 from mediaserver.queue.requests import BatchRow, BatchStatus
 
 USERS = (Scope.CALLS, Scope.ADMIN)
@@ -33,16 +33,13 @@ routes = web.RouteTableDef()
 async def list_batches(request: web.Request) -> web.Response:
     """Answers a page of the company's batches."""
     query, access = query_of(request, models.BatchesQuery), caller_of(request).access
-    try:
-        page = await request.app[SERVER].store.batches(
-            access.company_id,
-            status=BatchStatus(query.status) if query.status else None,
-            cursor=query.cursor,
-            limit=query.limit,
-            agents=access.agents,
-        )
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None
+    page = await request.app[SERVER].store.batches(
+        access.company_id,
+        status=BatchStatus(query.status) if query.status else None,
+        cursor=query.cursor,
+        limit=query.limit,
+        agents=access.agents,
+    )
     return answer(models.BatchPage(batches=[view(row) for row in page.items], cursor=page.cursor or None))
 
 

@@ -12,7 +12,7 @@ from api.http.operation import Operation
 from api.schemas import data as models
 from api.schemas.managed import Done, PageQuery
 from api.traces import ladder
-from mediaserver.admin.personal_data import position
+from mediaserver.db.database import position_of
 from mediaserver.errors import NotFound
 from mediaserver.queue.personal_data.erasure import Erasure, Subject
 from mediaserver.queue.personal_data.holds import Hold
@@ -160,7 +160,7 @@ async def list_audit(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.audit(
         caller_of(request).company_id,
         subject=query.subject,
-        before=position(query.cursor),
+        before=position_of(query.cursor),
         limit=query.limit,
     )
     entries = [view_of(models.AuditView, each, at=iso_time(each.created_at_ms)) for each in page.items]

@@ -17,7 +17,7 @@ from api.schemas import managed as models
 from api.schemas.camel_case import plain
 from mediaserver.admin.admin import new_id
 from mediaserver.admin.directory import Subscription
-from mediaserver.errors import InvalidRequest, LocalError, NotFound
+from mediaserver.errors import InvalidRequest, NotFound
 from mediaserver.queue.deliveries import DeliveryFilter, DeliveryRow, DeliveryState
 from mediaserver.server import Server
 from mediaserver.store.managed import Kind
@@ -168,12 +168,9 @@ async def list_deliveries(request: web.Request) -> web.Response:
         since_ms=moment("since", query.since),
         until_ms=moment("until", query.until),
     )
-    try:
-        page = await request.app[SERVER].store.deliveries(
-            caller_of(request).company_id, wanted=wanted, cursor=query.cursor, limit=query.limit
-        )
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None
+    page = await request.app[SERVER].store.deliveries(
+        caller_of(request).company_id, wanted=wanted, cursor=query.cursor, limit=query.limit
+    )
     rows = [view_of(models.DeliveryView, row, **_renamed(row)) for row in page.items]
     return answer(models.DeliveryPage(deliveries=rows, cursor=page.cursor or None))
 

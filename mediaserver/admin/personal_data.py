@@ -9,7 +9,7 @@ from typing import Any
 from mediaserver.admin.directory import Directory
 from mediaserver.admin.sealing import Vault
 from mediaserver.db.database import Page, position_of
-from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
+from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
 from mediaserver.numbers.e164 import normalise, spellings
 from mediaserver.queue.personal_data.erasure import Erasure, Subject
 from mediaserver.queue.personal_data.holds import Hold
@@ -73,7 +73,7 @@ class PersonalData:
     ) -> Page[Erasure]:
         """Returns the company's erasures, newest first. Raises `InvalidRequest`."""
         return await self._store.erasures(
-            company_id, fingerprint=fingerprint, before=position(cursor), limit=limit
+            company_id, fingerprint=fingerprint, before=position_of(cursor), limit=limit
         )
 
     async def erasure(self, company_id: str, erasure_id: str) -> Erasure:
@@ -105,11 +105,3 @@ class PersonalData:
         return await self._store.put_hold(
             company_id, call_id=subject.call_id, numbers=subject.numbers, reason=reason
         )
-
-
-def position(cursor: str) -> int:
-    """Returns the position that a cursor stands for, 0 for "". Raises `InvalidRequest`."""
-    try:
-        return position_of(cursor)
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from pipeline.agent import Conversation, Debriefing
 from pipeline.errors import EngineError, contained
 from pipeline.net.untrusted import clean_text
@@ -48,9 +50,7 @@ def analyse(result: SessionResult) -> Json:
             "agentSpeechMs": result.agent_speech_ms,
             "talkRatio": talk_ratio(result.agent_speech_ms, result.caller_speech_ms),
             "latency": latency_figures(voice_to_voice_ms(result.turns)),
-            "faults": [
-                {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
-            ],
+            "faults": camel_case(result.faults),
             "silences": camel_case(result.silences),
             "doNotCall": result.do_not_call,
         }
@@ -82,20 +82,9 @@ def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
 
 def turn_data(turn: TurnRecord) -> Json:
     """Returns a turn as the API and `turn.completed` have it."""
-    return recordable(
-        {
-            "turn": turn.number,
-            "userText": turn.user_text,
-            "keyed": turn.keyed,
-            "confidence": round(turn.confidence, 3),
-            "agentText": turn.agent_text,
-            "interrupted": turn.interrupted,
-            "startMs": turn.start_ms,
-            "endMs": turn.end_ms,
-            "latency": None if turn.latency is None else camel_case(turn.latency),
-            "silences": camel_case(turn.silences),
-        }
-    )
+    told = camel_case(turn)
+    del told["fillers"]
+    return recordable({"turn": told.pop("number")} | told)
 
 
 def entry_data(entry: TranscriptEntry) -> Json:
@@ -138,13 +127,7 @@ def camel_case(value: Any) -> Any:
 @functools.cache
 def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
     """Returns the fields of a dataclass, each with its name in the API."""
-    return tuple((field.name, _camel(field.name)) for field in dataclasses.fields(kind))
-
-
-@functools.cache
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return tuple((field.name, to_camel(field.name)) for field in dataclasses.fields(kind))
 
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,11 @@ from mediaserver.calls.validation import (
     checked_item,
     outbound_agent,
     read_number,
+    uuid_in,
 )
 from mediaserver.db.database import Page
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
+from mediaserver.errors import Conflict, InvalidRequest, NotFound
 from mediaserver.numbers.e164 import spellings
 from mediaserver.queue.records import CallRecord, CallRow, Stopping
 from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
@@ -159,7 +160,7 @@ class CallApi:
             access.check_agent(agent_id)
         number = read_number(phone_number, self._directory.company(company_id))
         if agent_id is not None:
-            agent = access.companys_thing(self._directory.agent(_uuid(agent_id)), UNKNOWN_AGENT)
+            agent = access.companys_thing(self._directory.agent(uuid_in(agent_id)), UNKNOWN_AGENT)
             agents = frozenset({agent.id})
         cancelled = await self._store.cancel_pending(company_id, number, agents=agents)
         if cancelled is not None:
@@ -198,12 +199,9 @@ class CallApi:
         for name, text in (("name", wanted.name), ("words", wanted.words)):
             if text and not plain(text):
                 raise InvalidRequest(f"{name}: must have a letter or a digit")
-        try:
-            return await self._store.calls(
-                access.company_id, wanted=wanted, cursor=cursor, limit=limit, agents=access.agents
-            )
-        except LocalError as error:
-            raise InvalidRequest(str(error)) from None
+        return await self._store.calls(
+            access.company_id, wanted=wanted, cursor=cursor, limit=limit, agents=access.agents
+        )
 
     @property
     def live_events(self) -> LiveEvents:
@@ -236,10 +234,3 @@ def _expected(answer: Answer | None) -> Answer:
 
 def _kept_under(access: Access, repeatable: Repeatable | None) -> Repeatable | None:
     return replace(repeatable, key=access.namespaced(repeatable.key)) if repeatable is not None else None
-
-
-def _uuid(text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        return ""

@@ -24,7 +24,7 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mediaserver.db.sqlite import Sqlite, version_of_file
-from mediaserver.errors import LocalError, SchemaTooNew, StoreError
+from mediaserver.errors import InvalidRequest, LocalError, SchemaTooNew, StoreError
 from mediaserver.files import private
 
 T = TypeVar("T")
@@ -264,9 +264,9 @@ def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
 
 
 def position_of(cursor: str) -> int:
-    """Returns the position that the cursor of a page stands for, 0 for "". Raises `LocalError`."""
+    """Returns the position that the cursor of a page stands for, 0 for "". Raises `InvalidRequest`."""
     if not cursor:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise LocalError("Invalid cursor")
+        raise InvalidRequest("Invalid cursor")
     return int(cursor)

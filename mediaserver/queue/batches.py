@@ -62,8 +62,8 @@ def find(
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
 ) -> Page[BatchRow]:
-    """Returns the company's batches, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
-    invalid cursor."""
+    """Returns the company's batches, newest first, of `agents` or (empty) of all. Raises `InvalidRequest`
+    for an invalid cursor."""
     check_limit(limit)
     before = position_of(cursor)
     theirs, bound = among("agent_id", agents)

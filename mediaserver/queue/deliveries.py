@@ -108,7 +108,7 @@ VALUES (:id, :attempt, {now}, :duration_ms, :status, :error, :response)
 def find(
     tx: Tx, company_id: str, *, wanted: DeliveryFilter, cursor: str = "", limit: int = 50
 ) -> Page[DeliveryRow]:
-    """Returns the company's deliveries, newest first. Raises `LocalError` for an invalid cursor."""
+    """Returns the company's deliveries, newest first. Raises `InvalidRequest` for an invalid cursor."""
     check_limit(limit)
     conditions, values = _conditions(wanted)
     if cursor:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from mediaserver.db.database import Page, Row, Tx, among, check_limit, read_row
-from mediaserver.errors import LocalError
+from mediaserver.errors import InvalidRequest
 from mediaserver.queue.records import CallRow, CallStatus, Outcome, call_states
 from pipeline.text.fold import folded, plain_words
 
@@ -101,8 +101,8 @@ def calls(
     agents: frozenset[str] = frozenset(),
 ) -> Page[ListedCall]:
     """Returns the company's calls that are `wanted`, newest first, of `agents` or (empty) of all. Where a
-    filter is rarely met, a page may have few calls or none, and a cursor all the same. Raises `LocalError`
-    for an invalid cursor."""
+    filter is rarely met, a page may have few calls or none, and a cursor all the same. Raises
+    `InvalidRequest` for an invalid cursor."""
     check_limit(limit)
     leading, values = _leading(company_id, wanted, _after(cursor))
     rest, bound = _rest(wanted, agents)
@@ -239,7 +239,7 @@ def _after(cursor: str) -> tuple[int, int] | None:
         return None
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise LocalError("Invalid cursor")
+        raise InvalidRequest("Invalid cursor")
     return int(found[1]), int(found[2])
 
 
