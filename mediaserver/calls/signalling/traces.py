@@ -112,8 +112,8 @@ class CallTraces:
         if not legs:
             del self._legs[leg.call_id]
         store, call_id, sip_call_id = self._store, leg.call_id, leg.call.sip_call_id
-        document = self._document(leg)
-        self._journal.note(call_id, "trace", lambda: store.keep_trace(call_id, sip_call_id, document))
+        document = self._document  # made when it is written: of calls that end together one after the other
+        self._journal.note(call_id, "trace", lambda: store.keep_trace(call_id, sip_call_id, document(leg)))
 
     def _document(self, leg: _Leg) -> dict[str, Any]:
         call, trace = leg.call, leg.call.trace
