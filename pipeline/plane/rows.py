@@ -302,6 +302,16 @@ def rows(count: int) -> npt.NDArray[Any]:
     return np.frombuffer(memory, LINE)
 
 
+def clear(rows: npt.NDArray[Any], number: int) -> None:
+    """Gives the pages of a row that has no stream back to the system, but for those that others share. They
+    are zero when they are touched again."""
+    first = -(-number * LINE.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (number + 1) * LINE.itemsize // mmap.PAGESIZE * mmap.PAGESIZE
+    memory: Any = rows.base
+    if hasattr(mmap, "MADV_DONTNEED"):
+        memory.obj.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
 def scratch() -> Any:
     """A record of tables and working memory for one thread."""
     record = np.zeros(1, SCRATCH)[0]

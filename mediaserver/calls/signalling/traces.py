@@ -109,10 +109,9 @@ class CallTraces:
         """Hands the trace of `leg` to the journal; `live` returns the trace until it is written."""
         leg.stop()
         store, call_id, sip_call_id = self._store, leg.call_id, leg.call.sip_call_id
-        document = self._document(leg)
 
-        def write() -> Awaitable[object]:
-            return store.keep_trace(call_id, sip_call_id, document)
+        def write() -> Awaitable[object]:  # the document is made now: of calls that end together in turn
+            return store.keep_trace(call_id, sip_call_id, self._document(leg))
 
         if not self._journal.note(call_id, "trace", write, done=lambda: self._forget(leg)):
             self._forget(leg)
