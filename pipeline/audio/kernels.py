@@ -815,8 +815,8 @@ PROSODY_QUIET: Final = 40.0  # 32 dB
 
 @compiled(_VOID(_F32, _TYPES.int64[::1], _F64, _F32), fastmath=True, inner=True)
 def _autocorrelate(samples: Floats, powers: npt.NDArray[np.int64], least: float, scores: Floats) -> None:
-    """Normalised, at every lag, of the first window of `samples`. `powers`: sums of the squares of all samples
-    before each; `least`: added to the power of a window. Lag 0 is left 0."""
+    """Normalised, at every lag, of the first window of `samples`. `powers`: sums of the squares of all
+    samples before each; `least`: added to the power of a window. Lag 0 is left 0."""
     energy = powers[PROSODY_WINDOW] - powers[0] + least
     for lag in range(PROSODY_SHORTEST - 1, PROSODY_LONGEST + 2):
         later = samples[lag : lag + PROSODY_WINDOW]
@@ -840,12 +840,10 @@ def _shortest_peak(scores: Floats) -> int:
     return 0
 
 
-@compiled(
-    _TYPES.void(_I16, _I64, _F32, _F32_2D), _TYPES.void(_I16_IN, _I64, _F32, _F32_2D), fastmath=True
-)
+@compiled(_TYPES.void(_I16, _I64, _F32, _F32_2D), _TYPES.void(_I16_IN, _I64, _F32, _F32_2D), fastmath=True)
 def prosody(samples: Pcm, ratio: int, thin: Floats, out: Floats) -> None:
-    """Level, pitch and voicing every 10 ms. `samples`: at `ratio` times 4 kHz; `thin`: room for all of them at
-    4 kHz, at least `rows * 40 + 188`; `out`: rows of (RMS, pitch in Hz, normalised autocorrelation at its
+    """Level, pitch and voicing every 10 ms. `samples`: at `ratio` times 4 kHz; `thin`: room for all of them
+    at 4 kHz, at least `rows * 40 + 188`; `out`: rows of (RMS, pitch in Hz, normalised autocorrelation at its
     lag). The pitch is that of the shortest lag whose correlation is nearly the best (Boersma 1993 has the
     reason: octaves), interpolated. No pitch is sought in rows more than `PROSODY_QUIET` times quieter than
     the loudest."""
@@ -861,7 +859,9 @@ def prosody(samples: Pcm, ratio: int, thin: Floats, out: Floats) -> None:
     loudest = np.float32(0.0)
     for row in range(out.shape[0]):
         start = row * PROSODY_HOP
-        out[row, 0] = np.sqrt(((powers[start + PROSODY_WINDOW] - powers[start]) / least + 1.0) / PROSODY_WINDOW)
+        out[row, 0] = np.sqrt(
+            ((powers[start + PROSODY_WINDOW] - powers[start]) / least + 1.0) / PROSODY_WINDOW
+        )
         loudest = max(loudest, out[row, 0])
     scores = np.zeros(PROSODY_LONGEST + 2, np.float32)
     for row in range(out.shape[0]):

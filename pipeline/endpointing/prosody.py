@@ -4,7 +4,7 @@ words."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -60,15 +60,15 @@ class Prosody:
     down_st: float = 0.0
     late_high_st: float = 0.0
     late_fall_st: float = 0.0
-    held_ms: int = 0
+    held_ms: float = 0
     stretch_high_st: float = 0.0
     stretch_low_st: float = 0.0
     stretch_fall_st: float = 0.0
     peak_fall_st: float = 0.0
-    since_peak_ms: int = 0
+    since_peak_ms: float = 0
     drop_db: float = 0.0
     fade_db: float = 0.0
-    voiced_ms: int = 0
+    voiced_ms: float = 0
 
 
 _SILENT: Final = Prosody()
@@ -122,7 +122,7 @@ def _measured(pitch_st: Values, loud_db: Values, at: Sequence[int]) -> Prosody:
     return Prosody(held_ms=(at[-1] - at[begin] + 1) * 10, voiced_ms=len(at) * 10, **told)
 
 
-def _of_the_end(pitch_st: Values, before: Values) -> Mapping[str, float]:
+def _of_the_end(pitch_st: Values, before: Values) -> dict[str, float]:
     """The measures of the ending against the pitches `before`, which are sorted."""
     ending = pitch_st[-_ENDING:]
     last, whole, late = ending[-_LAST:], sorted(pitch_st), sorted(pitch_st[-_LATE:])
@@ -140,7 +140,7 @@ def _of_the_end(pitch_st: Values, before: Values) -> Mapping[str, float]:
     }
 
 
-def _of_the_stretch(stretch: Values, middle: float) -> Mapping[str, float]:
+def _of_the_stretch(stretch: Values, middle: float) -> dict[str, float]:
     """The measures of the last stretch of voice."""
     peak = max(stretch)
     return {

@@ -20,6 +20,7 @@ from pipeline.plane.called import address_of, take_at
 from pipeline.plane.drive.contract import Drive
 from pipeline.plane.drive.on_loop import OnLoop
 from pipeline.plane.drive.on_thread import SUPPORTED, OnThread
+from pipeline.plane.drive.rounds import Rounds
 from pipeline.plane.rows import Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
 
@@ -46,7 +47,8 @@ class Plane:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, capacity: int = CAPACITY, on_thread: bool | None = None
     ) -> None:
-        """`on_thread` None: where the platform supports it, and the loop's clock is that of the thread."""
+        """`on_thread` None: where the platform supports it, and the loop's clock is that of the thread.
+        `rounds`: the housekeeping of the streams."""
         self.rows = rows.rows(capacity)
         self.shared = rows.shared()
         self._clock, self._events = self.shared["clock"], self.shared["events"]
@@ -58,7 +60,7 @@ class Plane:
         self._slots = [0] * SLOTS
         self._slot_of = [0] * capacity
         self._dropped = self._reserved = 0
-        self._loop = loop
+        self._loop, self.rounds = loop, Rounds(loop)
         if on_thread is None:
             on_thread = SUPPORTED and abs(loop.time() - time.monotonic()) < _SAME_CLOCK_S
         kind = OnThread if on_thread else OnLoop
