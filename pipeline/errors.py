@@ -145,13 +145,13 @@ def kind_of(error: BaseException) -> str:
 
 class boundary:
     """Catches any exception at the boundary of a task or to third-party code, and logs it with its traceback
-    and `fields`. Exceptions that are expected are caught within the block. `error`: what was caught, None
-    where the block ended without an exception."""
+    and `fields`, which may change meanwhile. Exceptions that are expected are caught within the block.
+    `error`: what was caught, None where the block ended without an exception."""
 
-    __slots__ = ("_fields", "_logger", "_message", "error")
+    __slots__ = ("_logger", "_message", "error", "fields")
 
     def __init__(self, logger: logging.Logger, message: str, /, **fields: object) -> None:
-        self._logger, self._message, self._fields = logger, message, fields
+        self._logger, self._message, self.fields = logger, message, fields
         self.error: Exception | None = None
 
     def __enter__(self) -> boundary:
@@ -162,7 +162,7 @@ class boundary:
     ) -> bool:
         if error is None or not isinstance(error, Exception):
             return False
-        self._logger.error(self._message, extra=self._fields, exc_info=error, stacklevel=2)
+        self._logger.error(self._message, extra=self.fields, exc_info=error, stacklevel=2)
         self.error = error
         return True
 

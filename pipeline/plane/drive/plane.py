@@ -28,6 +28,7 @@ CAPACITY: Final = 1024
 """Streams of one plane; a row that was never used is no memory."""
 
 _SAME_CLOCK_S: Final = 0.5
+_ASIDE: Final = int(Happened.ASIDE)
 
 log = logging.getLogger(__name__)
 
@@ -176,14 +177,23 @@ class Plane:
             )
             self._dropped = dropped
             new += self._all_counts()
-        for number, kind, one, two in new:
-            news = self._news[number]
-            if news is not None:
-                with boundary(log, "listener of a media stream broke", stream=number):
-                    news(kind, one, two)
-            if kind == Happened.ASIDE:
-                self.rows[number]["asides_read"] += 1
+        left = iter(new)
+        while self._pass_on(left):
+            pass
         self._free_left()
+
+    def _pass_on(self, left: Iterator[list[int]]) -> bool:
+        """Passes on the events that are left, up to one whose listener breaks; False: all were passed on."""
+        with boundary(log, "listener of a media stream broke") as told:
+            for number, kind, one, two in left:
+                news, told.fields["stream"] = self._news[number], number
+                try:
+                    if news is not None:
+                        news(kind, one, two)
+                finally:
+                    if kind == _ASIDE:
+                        self.rows[number]["asides_read"] += 1
+        return told.error is not None
 
     def _new_events(self) -> list[list[int]]:
         clock, events = self._clock, self._events
