@@ -7,7 +7,6 @@ of the methods below them, which raise `mediaserver.errors`."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import socket
@@ -37,7 +36,7 @@ from mediaserver.errors import NotConfigured, Unavailable
 from mediaserver.files import private
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.node.background import forever
-from mediaserver.node.free_memory import after_calls, give_back
+from mediaserver.node.free_memory import after_calls, settle
 from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
@@ -151,9 +150,7 @@ class Server:
         self._keep(choose_again=self.engines.choose_again)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
-        gc.collect()
-        gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
-        give_back()
+        settle()
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})

@@ -25,6 +25,10 @@ from pipeline.transcript import TranscriptEntry
 
 Json = dict[str, Any]
 
+_PLAIN: Final = frozenset({int, bool, type(None)})
+_MAPPING: Final = (dict, Mapping)  # the first is found at once
+_NESTED: Final = (dict, list, tuple, Mapping)
+
 DEEPEST: Final = 32
 """The deepest nesting kept of an agent's report."""
 
@@ -100,13 +104,14 @@ def recordable(content: Json) -> Json:
 
 
 def _recordable(value: Any, deepest: int) -> Any:
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple) and deepest <= 0:
+    kind = type(value)
+    if kind is str or kind in _PLAIN:
+        return clean_text(value) if kind is str else value
+    if isinstance(value, int | float):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, _NESTED) and deepest <= 0:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         return {
             sys.intern(clean_text(str(key))): _recordable(inner, deepest - 1) for key, inner in value.items()
         }
@@ -117,6 +122,8 @@ def _recordable(value: Any, deepest: int) -> Any:
 
 def camel_case(value: Any) -> Any:
     """Returns a dataclass (or a sequence of them) as JSON with the field names of the API."""
+    if type(value) is str or type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {camel: camel_case(getattr(value, name)) for name, camel in _names(type(value))}
     if isinstance(value, tuple | list):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,11 @@ class Curve:
 
     def of(self, value: float) -> float:
         """Gives the odds at `value`, as a natural logarithm, interpolated between the points."""
-        return float(np.interp(value, self.at, self.odds))
+        after = bisect_right(self.at, value)
+        if after == 0 or after == len(self.at):
+            return self.odds[min(after, len(self.at) - 1)]
+        below, odds = self.at[after - 1], self.odds[after - 1]
+        return odds + (self.odds[after] - odds) / (self.at[after] - below) * (value - below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,7 +183,7 @@ class Playout:
         if self._open is None:
             raise LocalError("no utterance is being written")
         self._open.add(samples.shape[0], words)
-        self._append(np.concatenate((self._tail, samples)))
+        self._append(samples)
 
     def retract(self, samples: int) -> int:
         """Removes up to the last `samples` of the open utterance, as far as the leg has not read them, and
@@ -209,7 +209,7 @@ class Playout:
         else as an utterance of its own, `interruptible` or not."""
         if self._open is not None:
             self._open.interject(text, samples.shape[0])
-            self._append(np.concatenate((self._tail, samples)))
+            self._append(samples)
             return
         self.begin(interruptible=interruptible).begin_piece(text)
         self.write(samples)
@@ -222,7 +222,7 @@ class Playout:
         if utterance is None:
             raise LocalError("no utterance is being written")
         if self._tail.shape[0]:
-            self._append(np.pad(self._tail, (0, self._frame - self._tail.shape[0])))
+            self._append(np.zeros(self._frame - self._tail.shape[0], np.int16))
         self.catch_up()
         self._open, utterance.ended = None, True
         self._set_mark()
@@ -301,7 +301,8 @@ class Playout:
 
     # Events of utterances -----------------------------------------------------------------------------------
 
-    def _append(self, samples: Pcm) -> None:
+    def _append(self, more: Pcm) -> None:
+        samples = np.concatenate((self._tail, more))
         cut, was_empty = samples.shape[0] // self._frame * self._frame, not self.frames
         self._tail = samples[cut:].copy()  # no view of the whole
         if not cut:
