@@ -24,9 +24,9 @@ def give_back() -> None:
 
 
 def settle() -> None:
-    """Ends the start of a process: frees what only the start needed. What is alive now lives as long as the
-    process, so full collections skip it from now on. Calls are freed without the collector, and a full collection
-    holds every call up for a tenth of a second: those become rare."""
+    """Frees what only the start of the process needed. What is alive now lives as long as the process: full
+    collections skip it from now on. They also become rare, since calls are freed without them and each holds
+    every call up for a tenth of a second."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(2_000, 10, 100)
