@@ -1,6 +1,6 @@
 # Every target sets up what it needs: a fresh machine with Python 3.11 to 3.14 and this checkout is enough.
 #   make demo [ARGS=--exit]   the main job: a real SIP call, spoken and understood
-#   make test [ARGS=...]      what guards every change, in parallel, pytest's own summary last; ARGS: files, -k, -x
+#   make test [ARGS=...]      what guards every change but for `make check`, in parallel; ARGS: files, -k, -x
 #   make nightly PART=...     the long tests, by part: ci, chaos, schema, fuzz; HOURS=8 for the last three
 #   make serve                the server on config/demo.toml
 #   make check                format, lint, types, layers
@@ -16,7 +16,7 @@ ARGS ?=
 # Processes that share the tests: three for each of two cores, since tests mostly wait, as far as memory goes (each
 # takes 1.2 GB, and its servers and browsers). One where ARGS chooses.
 WORKERS ?= $(shell awk '/MemTotal/ { n = int($$2 / 1.6e6); print (n > 6 ? 6 : n < 2 ? 2 : n) }' /proc/meminfo)
-PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/repo
 PART ?= ci
 HOURS ?= 0.5
 # What is done in an hour on one core (of chaos: seconds on each of two engines), times HOURS.

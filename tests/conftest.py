@@ -45,6 +45,10 @@ hypothesis.settings.load_profile("any machine")
 # them into its own data directory. numba reads this when it is first imported.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "kernels"))
 
+# The processes of a run share the cores: OpenBLAS's threads would spin while they wait for one another. Numpy
+# reads this when it is first imported, in the processes of a parallel run and in the programs they start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 KERNELS_LOCK = ROOT / ".pytest_cache" / "kernels.lock"
 """Held while the kernels are compiled for a parallel run."""
 

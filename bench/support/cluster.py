@@ -51,7 +51,7 @@ class Cluster:
     """A PostgreSQL server. `crash` is kill -9 of all its processes, `stop` ends it in order, `start` starts
     it (again). `runs_in`: the folder of a server that another process has started."""
 
-    def __init__(self, *, runs_in: Path | None = None, **changes: str) -> None:
+    def __init__(self, runs_in: Path | None = None, /, **changes: str) -> None:
         self.folder = runs_in or Path(tempfile.mkdtemp(prefix="pg-"))
         self._programs = programs()
         self._settings = {**SETTINGS, **changes}

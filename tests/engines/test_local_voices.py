@@ -181,6 +181,7 @@ async def test_a_killed_piper_fails_its_sentence_and_is_back_for_the_next(piper:
     assert pid_of(piper) != first
 
 
+@pytest.mark.nightly("ci")
 async def test_a_hanging_piper_is_killed(piper: Piper, monkeypatch: pytest.MonkeyPatch) -> None:
     assert piper._process is not None
     monkeypatch.setattr(piper._process, "program", replace(piper._process.program, hung_s=0.3))

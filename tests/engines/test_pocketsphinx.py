@@ -34,9 +34,6 @@ DIGITS = Expected((), ("digits",))
 DATE = Expected((), ("date",))
 SENTENCE = "i want to cancel my appointment"
 
-sampled = pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly("ci"))])
-"""By day every fourth utterance of a long list, by night each."""
-
 
 @pytest.fixture
 async def engine() -> AsyncIterator[PocketSphinx]:
@@ -96,7 +93,7 @@ async def test_a_confirmation_is_understood(engine: PocketSphinx, tmp_path: Path
         assert (await hear(engine, YES_NO, samples)).text == phrase
 
 
-@sampled
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.nightly("ci"))])
 @pytest.mark.timeout(300)
 async def test_recorded_answers_are_understood(engine: PocketSphinx, step: int) -> None:
     (no,) = (spoken for spoken in prompts() if spoken.name == "vm-no.wav")
@@ -111,28 +108,26 @@ async def test_recorded_answers_are_understood(engine: PocketSphinx, step: int) 
         assert wrong <= bound * words
 
 
-@sampled
+@pytest.mark.nightly("ci")
 @pytest.mark.timeout(600)
-async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx, step: int) -> None:
+async def test_other_words_of_a_recorded_person_are_no_answer(engine: PocketSphinx) -> None:
     others = [each for each in prompts() if not each.tunes and each.text not in yes_no()]
     assert len(others) > 250
-    others = others[::step]
     taken = [each.name for each in others if taken_at_once(await hear(engine, YES_NO, each.samples))]
-    assert len(taken) <= 0.05 * len(others) + (step > 1), taken  # a small part strays further
+    assert len(taken) <= 0.05 * len(others), taken
 
 
-@sampled
+@pytest.mark.nightly("ci")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("asked", ["digits", "a list"])
 async def test_other_words_of_a_recorded_person_are_taken_for_nothing_unless_confirmed(
-    engine: PocketSphinx, asked: str, step: int
+    engine: PocketSphinx, asked: str
 ) -> None:
-    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. By night a quarter is asked.
+    # Measured: see docs/engines.md; 17 and 19 % where nothing is doubtful. A quarter is asked.
     recorded = takewhile(lambda each: each.material == "recorded", questions())
     odd = [each for each in recorded if each.asked == asked and not each.spoken.tunes]
     others = [each for each in odd if not each.right][::4]
     assert len(others) > 60
-    others = others[::step]
     heard = [await hear(engine, each.expected, each.spoken.samples) for each in others]
     assert sum(map(taken_at_once, heard)) <= 0.08 * len(others)
     doubtful = [each for each in heard if each.doubtful]

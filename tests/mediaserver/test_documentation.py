@@ -84,9 +84,13 @@ def test_what_a_page_shows_of_an_agent_is_valid(shown: Mapping[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
-        ("stt", ("--engine", "my_package.ears:Ears", "--engine-options", '{"answer": "yes please"}')),
+        pytest.param(
+            "stt",
+            ("--engine", "my_package.ears:Ears", "--engine-options", '{"answer": "yes please"}'),
+            marks=pytest.mark.nightly("ci"),
+        ),
         ("agent", ("--engine", "my_package.mind:Barista", "--engine-says", "a coffee please")),
-        ("scorer", ("--engine", "my_package.turns:Patient")),
+        pytest.param("scorer", ("--engine", "my_package.turns:Patient"), marks=pytest.mark.nightly("ci")),
     ],
 )
 def test_what_the_page_shows_of_engines_passes_their_suites(

@@ -56,7 +56,7 @@ def test_engines_start_before_the_rest_of_the_server_is_imported(tmp_path: Path)
     assert done.stdout == "engines start without the API\n", done.stderr
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGINT", marks=pytest.mark.nightly("ci"))])
 def test_a_signal_while_the_server_is_imported_ends_the_engines(tmp_path: Path, name: str) -> None:
     site = write_site(tmp_path, engines=REAL_ENGINES)
     command = [sys.executable, "-c", STOPPED_EARLY, str(site.path), name]

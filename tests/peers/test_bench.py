@@ -292,6 +292,7 @@ ASKED = ASKS.replace('trunk = "carrier"', 'direction = "inbound"\ntrunk = "carri
 )
 
 
+@pytest.mark.nightly("ci")
 async def test_ones_own_agent_is_called_in_a_node_of_its_own(tmp_path: Path, sentence: Path) -> None:
     """An outbound agent with a variable, in a configuration whose server does not run; nothing of the
     configuration's own is touched."""

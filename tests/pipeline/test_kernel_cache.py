@@ -151,6 +151,7 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_reason(copied: Path) ->
         closed(copied, 0o755)
 
 
+@pytest.mark.nightly("ci")
 def test_a_damaged_file_is_compiled_again(copied: Path) -> None:
     assert run(copied) == "1 1"
     damages: list[Callable[[Path], object]] = [lambda path: path.write_bytes(b""), lambda path: path.chmod(0)]

@@ -19,7 +19,7 @@ def guess_for(guarded: WrongPasswords, seconds: int, *, host: str = HERE, userna
     return looked_at
 
 
-@pytest.mark.parametrize("minutes", [1, 10, 60])
+@pytest.mark.parametrize("minutes", [1, 10, pytest.param(60, marks=pytest.mark.nightly("ci"))])
 def test_an_address_has_a_few_tries_and_one_a_minute(minutes: int) -> None:
     guarded = WrongPasswords()
     assert guess_for(guarded, minutes * 60) <= TRIES + minutes

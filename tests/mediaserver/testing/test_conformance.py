@@ -42,8 +42,8 @@ def suite(kind: str, engine: str, *more: str) -> subprocess.CompletedProcess[str
     [
         ("stt", f"{OWN}:Ears"),
         ("tts", f"{OWN}:Hum"),
-        ("agent", f"{OWN}:Barista"),
-        ("scorer", f"{OWN}:Patient"),
+        pytest.param("agent", f"{OWN}:Barista", marks=pytest.mark.nightly("ci")),
+        pytest.param("scorer", f"{OWN}:Patient", marks=pytest.mark.nightly("ci")),
     ],
 )
 def test_an_engine_that_does_what_it_must_passes(kind: str, engine: str) -> None:

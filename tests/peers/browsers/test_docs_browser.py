@@ -10,7 +10,7 @@ from tests.support.http.api_site import write_api_site
 from tests.support.node.node import KEY, running
 from tests.support.webrtc.chromium import chromium
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.nightly("ci")]
 
 SHOWN = "document.querySelectorAll('.opblock').length"
 AUTHORISE = f"""(() => {{

@@ -111,6 +111,7 @@ async def test_keys_of_a_browser_by_info_and_by_rtp(tmp_path: Path) -> None:
     assert report["analysis"]["answers"] == {"code": "4712"}
 
 
+@pytest.mark.nightly("ci")
 async def test_a_browser_and_a_telephone_ring_together_and_the_browser_answers(tmp_path: Path) -> None:
     site = users_site(tmp_path)
     async with (

@@ -115,6 +115,7 @@ async def test_whip_whep_talks_and_hangs_up_and_knows_the_turn_server(
         await signed_in(turn)
 
 
+@pytest.mark.nightly("ci")
 async def test_the_talk_page_uses_the_servers_that_it_is_told_of(tmp_path: Path, turn: StunServer) -> None:
     async with serving(tmp_path, turn) as (server, client), chromium() as page:
         await page.open(str(client.make_url(f"/talk/{AGENT}")))

@@ -119,7 +119,9 @@ def caller_of(chance: Random) -> FakeLeg:
     return leg
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.nightly("ci")) for seed in range(8, 24))]
+)
 def test_every_conversation_ends_whole(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     chance = Random(seed)
     settings = settings_of(chance)

@@ -49,7 +49,7 @@ def shared() -> Cluster:
         fcntl.flock(named, fcntl.LOCK_EX)
         named.seek(0)
         if folder := named.read():
-            return Cluster(runs_in=Path(folder))
+            return Cluster(Path(folder))
         cluster = _started()
         named.write(str(cluster.folder))
         return cluster
@@ -71,7 +71,7 @@ def remove_shared() -> None:
     """Removes the server that the processes shared, if any of them has started it."""
     named = Path(os.environ.pop(_NAMED))
     if named.exists() and (folder := named.read_text()):
-        Cluster(runs_in=Path(folder)).remove()
+        Cluster(Path(folder)).remove()
     named.unlink(missing_ok=True)
 
 

@@ -98,6 +98,7 @@ def half_of_all(directory: Path) -> None:
 # Here -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly("ci")
 def test_a_server_says_what_it_chose_for_an_agent_that_names_nothing(tmp_path: Path) -> None:
     """By the figures that were measured: another machine may choose otherwise."""
     needs(WHISPER)

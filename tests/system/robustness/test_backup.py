@@ -80,7 +80,8 @@ async def statuses(site: Site) -> dict[str, str]:
     return {row["phone_number"]: row["status"] for row in rows}
 
 
-@pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly("ci"))])
+@pytest.mark.nightly("ci")
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 async def test_a_copy_made_under_running_calls_and_put_back(tmp_path: Path, engine: str) -> None:
     with database_on(engine) as database:
         site, copy = write_site(tmp_path, engines=REAL_ENGINES, database=database), tmp_path / "copy"

@@ -7,6 +7,7 @@ import asyncio
 import os
 
 import numpy as np
+import pytest
 
 from bench.support.processes import children, module_of
 from mediaserver.demo.micro_whisper import MODEL_DIR
@@ -39,6 +40,7 @@ def helpers() -> list[str]:
     return sorted(filter(None, map(module_of, children(os.getpid()))))
 
 
+@pytest.mark.nightly("ci")
 async def test_all_agents_have_one_decoder_process_and_one_voice_process() -> None:
     needs(PIPER)
     engines, metrics = Engines([agent(number) for number in range(5)]), Metrics()

@@ -28,7 +28,13 @@ async def goes_on(person: ParticipantLeg, sdk: RtcClient) -> None:
     await until(lambda: person.audio.stats.packets_received > stats.packets_received + 50)
 
 
-@pytest.mark.parametrize("single", [True, False], ids=["one connection", "two connections"])
+@pytest.mark.parametrize(
+    "single",
+    [
+        pytest.param(True, id="one connection"),
+        pytest.param(False, id="two connections", marks=pytest.mark.nightly("ci")),
+    ],
+)
 async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool
 ) -> None:
