@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.bodies import answer, checked, json_object, query_of, view_of
 from api.http.operation import About, Operation
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
-from mediaserver.errors import InvalidRequest, LocalError, NotFound
+from mediaserver.errors import NotFound
 from mediaserver.queue.requests import BatchRow, BatchStatus
 
 USERS = (Scope.CALLS, Scope.ADMIN)
@@ -33,17 +33,14 @@ routes = web.RouteTableDef()
 async def list_batches(request: web.Request) -> web.Response:
     """Answers a page of the company's batches."""
     query, access = query_of(request, models.BatchesQuery), caller_of(request).access
-    try:
-        page = await request.app[SERVER].store.batches(
-            access.company_id,
-            status=BatchStatus(query.status) if query.status else None,
-            cursor=query.cursor,
-            limit=query.limit,
-            agents=access.agents,
-        )
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None
-    return answer(models.BatchPage(batches=[view(row) for row in page.batches], cursor=page.cursor or None))
+    page = await request.app[SERVER].store.batches(
+        access.company_id,
+        status=BatchStatus(query.status) if query.status else None,
+        cursor=query.cursor,
+        limit=query.limit,
+        agents=access.agents,
+    )
+    return answer(models.BatchPage(batches=[view(row) for row in page.items], cursor=page.cursor or None))
 
 
 @routes.get(BATCHES + "/{batchId}")
@@ -108,17 +105,7 @@ async def _changed(
 
 def view(row: BatchRow) -> models.BatchView:
     """Returns the API's view of a batch."""
-    return models.BatchView(
-        batchId=row.id,
-        companyId=row.company_id,
-        agentId=row.agent_id,
-        webhookId=row.webhook_id,
-        status=row.status,
-        total=row.total,
-        open=row.open,
-        createdAt=iso_time(row.created_at_ms),
-        endedAt=iso_time(row.ended_at_ms),
-    )
+    return view_of(models.BatchView, row, batchId=row.id)
 
 
 # Do not call -----------------------------------------------------------------------------------------------
@@ -137,12 +124,7 @@ async def list_numbers(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.do_not_call(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
     )
-    rows = [
-        models.DoNotCallRow(
-            phoneNumber=each.phone_number, reason=each.reason, createdAt=iso_time(each.created_at_ms)
-        )
-        for each in page.numbers
-    ]
+    rows = [view_of(models.DoNotCallRow, each) for each in page.items]
     return answer(models.DoNotCallList(numbers=rows, cursor=page.cursor or None))
 
 

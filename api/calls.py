@@ -13,17 +13,12 @@ from typing import Any
 from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of
+from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of, view_of
 from api.http.node_proxy import fetched
 from api.http.operation import About, Operation
 from api.http.sealed import send_sealed
-from api.schemas.base import (
-    CallPage,
-    CallReport,
-    HangupData,
-    HangupResponse,
-    ListedCall,
-)
+from api.schemas.base import Attempt, CallPage, CallReport, HangupData, HangupResponse, ListedCall
+from api.schemas.base import Decision as DecisionView
 from api.schemas.call_search import CallsQuery
 from api.schemas.calls import (
     BATCH_LIMIT,
@@ -47,7 +42,6 @@ from mediaserver.calls.call_api import Trial
 from mediaserver.calls.validation import INVALID_NUMBER, CallRequest
 from mediaserver.errors import InvalidRequest
 from mediaserver.files.sealed import ENDING
-from mediaserver.queue.decisions import Decision
 from mediaserver.queue.records import AttemptRow, CallRecord, CallRow
 from mediaserver.queue.records import CallStatus as Status
 from mediaserver.queue.requests import SPACING_MINUTES, Action, BatchReceipt, Repeatable
@@ -103,14 +97,7 @@ async def _place_one(
     if wanted.dryRun:
         return _tried(await call_api.try_call(access, new), wanted, access.company_id)
     row = await call_api.place_call(access, new, repeatable=repeatable)
-    data = OutboundData(
-        callTaskId=row.id,
-        webhookId=row.webhook_id,
-        phoneNumber=row.phone_number,
-        agentId=row.agent_id,
-        companyId=row.company_id,
-        isTest=row.is_test,
-    )
+    data = view_of(OutboundData, row, callTaskId=row.id)
     return answer(OutboundResponse(success=True, data=data))
 
 
@@ -227,7 +214,7 @@ async def list_calls(request: web.Request) -> web.Response:
     numbers, digits = call_api.numbers(access, query.phoneNumber)
     wanted = replace(filter_of(query), numbers=numbers, digits=digits)
     page = await call_api.calls(access, wanted, cursor=query.cursor, limit=query.limit)
-    calls = [ListedCall.model_validate(listed(row)) for row in page.calls]
+    calls = [listed(row) for row in page.items]
     return answer(CallPage(calls=calls, cursor=page.cursor or None))
 
 
@@ -244,7 +231,7 @@ async def get_call(request: web.Request) -> web.Response:
     none."""
     server = request.app[SERVER]
     record = await server.call_api.call(caller_of(request).access, request.match_info["callTaskId"])
-    return answer(CallReport.model_validate(report(record, server.settings.server.public_url)))
+    return answer(report(record, server.settings.server.public_url))
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
@@ -358,85 +345,42 @@ def _prompt_text(value: Variable) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def summary(row: CallRow) -> dict[str, Any]:
-    """Returns a call as lists show it: state, times and causes, without transcript and metadata."""
+def _renamed(row: CallRow) -> dict[str, Any]:
+    """Returns what the API calls otherwise than the rows do."""
     return {
         "callTaskId": row.id,
-        "webhookId": row.webhook_id,
-        "agentId": row.agent_id,
-        "companyId": row.company_id,
-        "batchId": row.batch_id or None,
-        "direction": row.direction,
-        "phoneNumber": row.phone_number,
-        "isTest": row.is_test,
-        "status": row.status.value,
-        "createdAt": iso_time(row.created_at_ms),
         "dialedAt": iso_time(row.dialing_at_ms),
-        "ringingAt": iso_time(row.ringing_at_ms),
-        "answeredAt": iso_time(row.answered_at_ms),
-        "endedAt": iso_time(row.ended_at_ms),
         "hangupCause": row.cause or None,
-        "sipStatus": row.sip_status or None,
-        "endedBy": row.ended_by or None,
-        "error": row.error or None,
     }
 
 
-def listed(row: SearchedCall) -> dict[str, Any]:
+def listed(row: SearchedCall) -> ListedCall:
     """Returns a call as lists show it, with what it was searched by."""
-    return summary(row) | {
-        "name": row.name or None,
-        "disposition": row.disposition or None,
-        "durationMs": row.talked_ms or None,
-        "latencyMs": row.latency_ms or None,
-        "slowestMs": row.slowest_ms or None,
-    }
+    return view_of(ListedCall, row, durationMs=row.talked_ms or None, **_renamed(row))
 
 
-def report(record: CallRecord, public_url: str) -> dict[str, Any]:
+def report(record: CallRecord, public_url: str) -> CallReport:
     """Returns the whole record of a call; `public_url` completes recording links that begin with "/"."""
     recording = record.recording_url or None
     if recording is not None and recording.startswith("/"):  # earlier versions stored the path only
         recording = f"{public_url.rstrip('/')}{recording}"
-    return summary(record) | {
-        "promptVariables": dict(record.variables),
-        "metadata": dict(record.metadata),
-        "transcript": [dict(entry) for entry in record.transcript],
-        "turns": [dict(turn) for turn in record.turns],
-        "attempts": [attempt(row) for row in record.attempts],
-        "decisions": [decision(each) for each in record.decisions],
-        "nextAttemptAt": iso_time(record.next_attempt_at_ms),
-        "recordingUrl": recording,
-        "analysis": dict(record.analysis) or None,
-        "sip": dict(record.sip),
-    }
+    return view_of(
+        CallReport,
+        record,
+        promptVariables=record.variables,
+        transcript=list(record.transcript),
+        turns=list(record.turns),
+        attempts=[attempt(row) for row in record.attempts],
+        decisions=[view_of(DecisionView, each) for each in record.decisions],
+        recordingUrl=recording,
+        analysis=record.analysis or None,
+        **_renamed(record),
+    )
 
 
-def attempt(row: AttemptRow) -> dict[str, Any]:
+def attempt(row: AttemptRow) -> Attempt:
     """Returns one attempt to dial; it may have ended before an INVITE was sent."""
-    return {
-        "number": row.number,
-        "trunkId": row.trunk_id,
-        "dialedNumber": row.dial_number,
-        "sipCallId": row.sip_call_id or None,
-        "startedAt": iso_time(row.started_at_ms),
-        "endedAt": iso_time(row.ended_at_ms),
-        "status": row.status.value,
-        "hangupCause": row.cause or None,
-        "sipStatus": row.sip_status or None,
-    }
-
-
-def decision(made: Decision) -> dict[str, Any]:
-    """Returns one dialling rule's reason not to dial, how often it held, and until when it holds."""
-    return {
-        "rule": made.rule.value,
-        "reason": made.reason,
-        "times": made.times,
-        "at": iso_time(made.at_ms),
-        "lastAt": iso_time(made.last_at_ms),
-        "until": iso_time(made.until_ms),
-    }
+    return view_of(Attempt, row, dialedNumber=row.dial_number, hangupCause=row.cause or None)
 
 
 _QUEUED = (Action.QUEUED_NOW, Action.QUEUED_LATER)

@@ -7,13 +7,12 @@ from aiohttp import web
 from api.calls import report
 from api.http.audit import SUBJECT
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.bodies import answer, checked, iso_time, json_object, query_of, view_of
 from api.http.operation import Operation
 from api.schemas import data as models
-from api.schemas.base import CallReport
 from api.schemas.managed import Done, PageQuery
 from api.traces import ladder
-from mediaserver.admin.personal_data import position
+from mediaserver.db.database import position_of
 from mediaserver.errors import NotFound
 from mediaserver.queue.personal_data.erasure import Erasure, Subject
 from mediaserver.queue.personal_data.holds import Hold
@@ -51,7 +50,7 @@ async def list_erasures(request: web.Request) -> web.Response:
     page = await request.app[SERVER].personal_data.erasures(
         company_id, cursor=query.cursor, limit=query.limit
     )
-    views = [erasure_view(company_id, each) for each in page.erasures]
+    views = [erasure_view(company_id, each) for each in page.items]
     return answer(models.ErasurePage(erasures=views, cursor=page.cursor or None))
 
 
@@ -78,7 +77,7 @@ async def find_erasures(request: web.Request) -> web.Response:
     data = request.app[SERVER].personal_data
     subject = data.subject(company_id, phone_number=wanted.phoneNumber)
     page = await data.erasures(company_id, fingerprint=subject.fingerprint, limit=100)
-    views = [erasure_view(company_id, each) for each in page.erasures]
+    views = [erasure_view(company_id, each) for each in page.items]
     return answer(models.ErasurePage(erasures=views, cursor=page.cursor or None))
 
 
@@ -102,7 +101,7 @@ async def export(request: web.Request) -> web.Response:
     return answer(
         models.ExportView(
             phoneNumber=known.phone_number,
-            calls=[CallReport.model_validate(report(call, public_url)) for call in known.calls],
+            calls=[report(call, public_url) for call in known.calls],
             traces=[ladder(call_id, legs) for call_id, legs in known.traces.items() if legs],
             events=list(known.events),
             doNotCall=known.do_not_call,
@@ -161,19 +160,10 @@ async def list_audit(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.audit(
         caller_of(request).company_id,
         subject=query.subject,
-        before=position(query.cursor),
+        before=position_of(query.cursor),
         limit=query.limit,
     )
-    entries = [
-        models.AuditView(
-            at=iso_time(each.created_at_ms),
-            keyId=each.key_id,
-            requestId=each.request_id,
-            operation=each.operation,
-            subject=each.subject,
-        )
-        for each in page.entries
-    ]
+    entries = [view_of(models.AuditView, each, at=iso_time(each.created_at_ms)) for each in page.items]
     return answer(models.AuditPage(entries=entries, cursor=page.cursor or None))
 
 
@@ -187,16 +177,11 @@ def _subject(request: web.Request, wanted: models.SubjectBody) -> Subject:
 
 def erasure_view(company_id: str, erasure: Erasure) -> models.ErasureView:
     """Returns the API's view of an erasure."""
-    return models.ErasureView(
-        id=erasure.id,
+    return view_of(
+        models.ErasureView,
+        erasure,
         companyId=company_id,
-        fingerprint=erasure.fingerprint,
-        keyId=erasure.key_id,
-        createdAt=iso_time(erasure.created_at_ms),
-        calls=erasure.calls,
-        events=erasure.events,
         recordings=erasure.files,
-        openCalls=erasure.open_calls,
         openRecordings=erasure.open_files,
         completedAt=iso_time(erasure.ended_at_ms),
     )
@@ -204,11 +189,4 @@ def erasure_view(company_id: str, erasure: Erasure) -> models.ErasureView:
 
 def hold_view(company_id: str, hold: Hold) -> models.HoldView:
     """Returns the API's view of a legal hold."""
-    return models.HoldView(
-        id=hold.id,
-        companyId=company_id,
-        callTaskId=hold.call_id or None,
-        phoneNumber=hold.phone_number or None,
-        reason=hold.reason,
-        createdAt=iso_time(hold.created_at_ms),
-    )
+    return view_of(models.HoldView, hold, companyId=company_id, callTaskId=hold.call_id or None)

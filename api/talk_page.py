@@ -4,7 +4,6 @@ no external resources."""
 from __future__ import annotations
 
 import asyncio
-import uuid
 from pathlib import Path
 
 from aiohttp import web
@@ -14,6 +13,7 @@ from api.http.peer import neighbourhood
 from api.http.static_files import PAGE_HEADERS, StaticFiles
 from api.whip import asked, token_of
 from mediaserver.admission.public_talk import JOIN_S, PublicTalk
+from mediaserver.calls.validation import uuid_in
 from mediaserver.errors import UnknownKey
 from mediaserver.rooms.web_call import WebCallRequest
 
@@ -51,7 +51,7 @@ async def session(request: web.Request) -> web.Response:
     """Opens a room for an anonymous visitor where the agent's company sets `public_talk`; answers the
     token."""
     server = request.app[SERVER]
-    agent = server.directory.agent(_agent_id(request.match_info["agent"]))
+    agent = server.directory.agent(uuid_in(request.match_info["agent"]))
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None or not company.public_talk:
         raise UnknownKey("This agent needs a participant token")
@@ -79,10 +79,3 @@ async def give_back(request: web.Request) -> web.Response:
     """Ends a session that no visitor joined, and closes its room."""
     await asked(request.app[SERVER].room_registry.withdraw(token_of(request)))
     return web.Response(status=204)
-
-
-def _agent_id(text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        return ""

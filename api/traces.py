@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
+from pydantic.alias_generators import to_snake
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer
 from api.http.operation import About, Operation
 from api.schemas.traces import CallTrace, TraceLeg, TraceMessage, TraceSample
 from mediaserver.calls.signalling import pcap
+
+Part = TypeVar("Part", TraceLeg, TraceSample)
 
 READERS = (Scope.CALLS, Scope.ADMIN)
 
@@ -92,32 +95,17 @@ def _message(place: int, message: dict[str, Any], first_us: int) -> TraceMessage
 
 
 def _leg(leg: dict[str, Any]) -> TraceLeg:
-    return TraceLeg(
-        sipCallId=leg["sip_call_id"],
-        direction=leg["direction"],
-        trunkId=leg["trunk_id"],
-        remoteNumber=leg["remote_number"],
-        leftOut=leg["left_out"],
-        media=[_sample(sample) for sample in leg["media"]],
-    )
+    return _read(TraceLeg, leg, media=[_sample(sample) for sample in leg["media"]])
 
 
 def _sample(sample: dict[str, Any]) -> TraceSample:
-    return TraceSample(
-        at=_time(sample["at_ms"] * 1000),
-        packetsSent=sample["packets_sent"],
-        packetsReceived=sample["packets_received"],
-        lost=sample["lost"],
-        late=sample["late"],
-        concealed=sample["concealed"],
-        jitterMs=sample["jitter_ms"],
-        remoteLost=sample["remote_lost"],
-        remoteFractionLost=sample["remote_fraction_lost"],
-        remoteJitterMs=sample["remote_jitter_ms"],
-        rttMs=sample["rtt_ms"],
-        mos=sample.get("mos"),
-        remoteMos=sample.get("remote_mos"),
-    )
+    return _read(TraceSample, sample, at=_time(sample["at_ms"] * 1000))
+
+
+def _read(model: type[Part], document: Mapping[str, Any], **told: Any) -> Part:
+    """Returns a part of a stored trace, whose keys are the fields of `model` in snake case."""
+    stored = {name: document.get(to_snake(name)) for name in model.model_fields.keys() - told.keys()}
+    return model.model_validate(stored | told)
 
 
 def _end(end: Sequence[Any]) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 
 class PipelineError(Exception):
@@ -144,11 +143,28 @@ def kind_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-@dataclass(slots=True)
-class Failure:
-    """The exception that a `boundary` caught: `error`, None where its block ended without one."""
+class boundary:
+    """Catches any exception at the boundary of a task or to third-party code, and logs it with its traceback
+    and `fields`, which may change meanwhile. Exceptions that are expected are caught within the block.
+    `error`: what was caught, None where the block ended without an exception."""
 
-    error: Exception | None = None
+    __slots__ = ("_logger", "_message", "error", "fields")
+
+    def __init__(self, logger: logging.Logger, message: str, /, **fields: object) -> None:
+        self._logger, self._message, self.fields = logger, message, fields
+        self.error: Exception | None = None
+
+    def __enter__(self) -> boundary:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None or not isinstance(error, Exception):
+            return False
+        self._logger.error(self._message, extra=self.fields, exc_info=error, stacklevel=2)
+        self.error = error
+        return True
 
     @property
     def kind(self) -> str:
@@ -156,28 +172,23 @@ class Failure:
         return kind_of(self.error) if self.error is not None else ""
 
 
-@contextmanager
-def boundary(logger: logging.Logger, message: str, /, **fields: object) -> Iterator[Failure]:
-    """Catches any exception at the boundary of a task or to third-party code, and logs it with its traceback
-    and `fields`. Exceptions that are expected are caught within the block."""
-    failure = Failure()
-    try:
-        yield failure
-    except Exception as error:
-        logger.error(message, extra=fields, exc_info=error, stacklevel=3)
-        failure.error = error
-
-
-@contextmanager
-def contained(what: str, **fields: object) -> Iterator[None]:
+class contained:
     """Replaces any exception of its block except `EngineError`: TimeoutError by `EngineTimeout`, others by
     `EngineBroke`, after logging them. `what`: the engine's name for messages; `fields`: of the log."""
-    try:
-        yield
-    except EngineError:
-        raise
-    except TimeoutError:
-        raise EngineTimeout(f"{what} did not answer in time") from None
-    except Exception as error:
-        log.error("engine broke", extra={"engine": what, **fields}, exc_info=error)
-        raise EngineBroke(f"{what} broke ({kind_of(error)})") from error
+
+    __slots__ = ("_fields", "_what")
+
+    def __init__(self, what: str, **fields: object) -> None:
+        self._what, self._fields = what, fields
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, EngineError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, TimeoutError):
+            raise EngineTimeout(f"{self._what} did not answer in time") from None
+        log.error("engine broke", extra={"engine": self._what, **self._fields}, exc_info=error)
+        raise EngineBroke(f"{self._what} broke ({kind_of(error)})") from error

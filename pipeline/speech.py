@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, cast, runtime_checkable
 
 from pipeline.audio import Pcm
 
@@ -174,9 +174,9 @@ class ForIncremental(Protocol):
 
 def incremental(voice: TextToSpeech) -> IncrementalVoice | None:
     """Gives `voice` as one that takes an answer's text while it is being written; None where it is none."""
-    if isinstance(voice, ForIncremental):
-        return voice.incremental()
-    return voice if isinstance(voice, IncrementalVoice) else None
+    if hasattr(voice, "incremental"):  # `isinstance` of a protocol takes 10 µs
+        return cast(ForIncremental, voice).incremental()
+    return cast(IncrementalVoice, voice) if hasattr(voice, "speak_pieces") else None
 
 
 def voices_of_call(
@@ -194,6 +194,6 @@ def speaking(
     voice: TextToSpeech, text: str, *, language: str, ahead_s: float = 0.0
 ) -> AsyncIterator[SpeechChunk]:
     """Gives the chunks of `text` from `voice`, by `speak_ahead` where the voice has that method."""
-    if isinstance(voice, SharedVoice):
-        return voice.speak_ahead(text, language=language, ahead_s=ahead_s)
+    if hasattr(voice, "speak_ahead"):  # faster than asking for a `SharedVoice`
+        return cast(SharedVoice, voice).speak_ahead(text, language=language, ahead_s=ahead_s)
     return voice.speak(text, language=language)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_snake
 
 from api.http.operation import operation_of
 from mediaserver.errors import InvalidRequest
@@ -96,6 +98,19 @@ def query_of(request: web.Request, model: type[AnyModel]) -> AnyModel:
 def iso_time(at_ms: int) -> str | None:
     """Returns milliseconds since 1970 as ISO 8601 in UTC; None for 0 ("not yet")."""
     return iso(at_ms) if at_ms else None
+
+
+def view_of(model: type[AnyModel], row: object, **told: Any) -> AnyModel:
+    """Returns `row` as the API shows it: a field of `model` that is not `told` is the row's own of that name
+    in snake case, a time the one with `_ms` behind it; where there may be null, it stands for "" and 0."""
+    own = {name: field for name, field in model.model_fields.items() if name not in told}
+    shown = {name: _shown(row, to_snake(name), field.annotation) for name, field in own.items()}
+    return model.model_validate({**shown, **told})
+
+
+def _shown(row: object, name: str, annotation: Any) -> Any:
+    value = getattr(row, name) if hasattr(row, name) else iso_time(getattr(row, f"{name}_ms"))
+    return None if value in ("", 0) and NoneType in get_args(annotation) else value
 
 
 def moment(name: str, text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, query_of
+from api.http.bodies import answer, checked, json_object, query_of, view_of
 from api.http.operation import Operation
 from api.schemas import managed as models
 from mediaserver.errors import InvalidRequest, NotFound
@@ -27,7 +27,7 @@ async def list_keys(request: web.Request) -> web.Response:
     page = await request.app[SERVER].store.keys(
         caller_of(request).company_id, cursor=query.cursor, limit=query.limit
     )
-    return answer(models.KeyPage(keys=[view(each) for each in page.keys], cursor=page.cursor or None))
+    return answer(models.KeyPage(keys=[view(each) for each in page.items], cursor=page.cursor or None))
 
 
 @routes.post(KEYS)
@@ -98,16 +98,11 @@ async def revoke(request: web.Request) -> web.Response:
 
 def view(key: KeyInfo, secret: str | None = None) -> models.KeyView:
     """Returns the API's view of a key; `secret` only where the key was made by this request."""
-    return models.KeyView(
-        id=key.id,
-        companyId=key.company_id,
-        name=key.name,
-        hint=key.hint,
+    return view_of(
+        models.KeyView,
+        key,
         scopes=sorted(key.scopes),
         agentIds=sorted(key.agents),
         managedBy="file" if key.from_file else "api",
-        createdAt=iso_time(key.created_at_ms),
-        lastUsedAt=iso_time(key.last_used_at_ms),
-        expiresAt=iso_time(key.expires_at_ms),
         key=secret,
     )

@@ -10,15 +10,15 @@ from typing import Any
 from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
-from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of
+from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of, view_of
 from api.http.operation import Operation
 from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
 from api.schemas import managed as models
 from api.schemas.camel_case import plain
 from mediaserver.admin.admin import new_id
 from mediaserver.admin.directory import Subscription
-from mediaserver.errors import InvalidRequest, LocalError, NotFound
-from mediaserver.queue.deliveries import DeliveryAttempt, DeliveryFilter, DeliveryRow, DeliveryState
+from mediaserver.errors import InvalidRequest, NotFound
+from mediaserver.queue.deliveries import DeliveryFilter, DeliveryRow, DeliveryState
 from mediaserver.server import Server
 from mediaserver.store.managed import Kind
 
@@ -168,13 +168,10 @@ async def list_deliveries(request: web.Request) -> web.Response:
         since_ms=moment("since", query.since),
         until_ms=moment("until", query.until),
     )
-    try:
-        page = await request.app[SERVER].store.deliveries(
-            caller_of(request).company_id, wanted=wanted, cursor=query.cursor, limit=query.limit
-        )
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None
-    rows = [models.DeliveryView.model_validate(_delivery(row)) for row in page.deliveries]
+    page = await request.app[SERVER].store.deliveries(
+        caller_of(request).company_id, wanted=wanted, cursor=query.cursor, limit=query.limit
+    )
+    rows = [view_of(models.DeliveryView, row, **_renamed(row)) for row in page.items]
     return answer(models.DeliveryPage(deliveries=rows, cursor=page.cursor or None))
 
 
@@ -189,11 +186,11 @@ async def get_delivery(request: web.Request) -> web.Response:
     report = await request.app[SERVER].store.delivery(caller_of(request).company_id, number)
     if report is None:
         raise NotFound("Delivery not found")
-    said = _delivery(report.row) | {
+    told = _renamed(report.row) | {
         "body": json.loads(report.body),
-        "log": [_attempt(each) for each in report.attempts],
+        "log": [view_of(models.DeliveryAttemptView, each) for each in report.attempts],
     }
-    return answer(models.DeliveryReportView.model_validate(said))
+    return answer(view_of(models.DeliveryReportView, report.row, **told))
 
 
 @routes.post(DELIVERIES + "/replay")
@@ -219,33 +216,7 @@ async def replay(request: web.Request) -> web.Response:
     return answer(models.Replayed(success=True, replayed=count))
 
 
-def _delivery(row: DeliveryRow) -> dict[str, Any]:
-    pending = row.state is DeliveryState.PENDING
-    return {
-        "id": row.id,
-        "eventId": row.event_id,
-        "type": row.kind,
-        "sequence": row.sequence,
-        "callTaskId": row.call_id,
-        "webhook": row.subscription_id,
-        "url": row.url,
-        "state": row.state.value,
-        "attempts": row.attempts,
-        "createdAt": iso_time(row.created_at_ms),
-        "dueAt": iso_time(row.due_at_ms) if pending else None,
-        "settledAt": iso_time(row.settled_at_ms),
-        "lastStatus": row.last_status or None,
-        "lastError": row.last_error or None,
-        "lastDurationMs": row.last_duration_ms,
-    }
-
-
-def _attempt(row: DeliveryAttempt) -> dict[str, Any]:
-    return {
-        "number": row.number,
-        "endedAt": iso_time(row.ended_at_ms),
-        "durationMs": row.duration_ms,
-        "status": row.status or None,
-        "error": row.error or None,
-        "response": row.response,
-    }
+def _renamed(row: DeliveryRow) -> dict[str, Any]:
+    """Returns what the API calls otherwise; only a pending delivery is due."""
+    due_at = iso_time(row.due_at_ms) if row.state is DeliveryState.PENDING else None
+    return {"type": row.kind, "callTaskId": row.call_id, "webhook": row.subscription_id, "dueAt": due_at}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from api.schemas import base, calls, data, live, managed, speech, traces
-from api.schemas.events import DATA, ENVELOPES
+from api.schemas.events import DATA, ENVELOPES, EndedData, EventData
 
 _AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
 _CALL: Final = "0b9fd2a4-8f6f-4a55-9c39-5f0f2c3f9f22"
@@ -18,29 +18,60 @@ _NUMBER: Final = "+14155550123"
 _AT: Final = "2026-05-04T09:30:00.000Z"
 _LATER: Final = "2026-05-04T09:31:12.480Z"
 _NAMES: Final = {"name": "Mary Williams"}
-_PLACED: Final = {"callTaskId": _CALL, "webhookId": _HOOK_ID, "agentId": _AGENT, "companyId": "clinic"}
+_USUAL: Final[Mapping[str, Any]] = {
+    "callTaskId": _CALL,
+    "webhookId": _HOOK_ID,
+    "agentId": _AGENT,
+    "companyId": "clinic",
+    "keyId": "key_7f3a0a1e9c102f4b",
+    "trunkId": "carrier",
+    "sipCallId": "7c1e0b9a5d3f4e21",
+    "phoneNumber": _NUMBER,
+    "direction": "outbound",
+    "managedBy": "api",
+    "isTest": False,
+    "interrupted": False,
+    "metadata": {"crmId": "A-17"},
+    "status": "COMPLETED",
+    "hangupCause": "agent_hangup",
+    "sipStatus": 200,
+    "endedBy": "local",
+    **dict.fromkeys(
+        ("at", "createdAt", "startedAt", "dialedAt", "dialingAt", "ringingAt", "answeredAt"), _AT
+    ),
+    "endedAt": _LATER,
+}
+"""The values of fields that several models have."""
+
+
+def _of(model: type[BaseModel], **own: Any) -> dict[str, Any]:
+    """Returns an example of `model`: the values that are its `own`, the usual ones of other fields that it
+    must have, and null where there is none."""
+    fields = (name for name, field in model.model_fields.items() if name in own or field.is_required())
+    return {name: own.get(name, _USUAL.get(name)) for name in fields}
+
 
 _LINES: Final = [
-    {
-        "role": "agent",
-        "text": "Is this Mary Williams?",
-        "startMs": 420,
-        "endMs": 1840,
-        "confidence": 1.0,
-        "interrupted": False,
-        "words": [{"text": "Is", "startMs": 420, "endMs": 560}],
-    }
+    _of(
+        base.TranscriptLine,
+        role="agent",
+        text="Is this Mary Williams?",
+        startMs=420,
+        endMs=1840,
+        confidence=1.0,
+        words=[{"text": "Is", "startMs": 420, "endMs": 560}],
+    )
 ]
-_TURN: Final = {
-    "turn": 1,
-    "userText": "yes",
-    "keyed": "",
-    "confidence": 0.93,
-    "agentText": "Is this Mary Williams?",
-    "interrupted": False,
-    "startMs": 420,
-    "endMs": 2650,
-    "latency": {
+_TURN: Final = _of(
+    base.Turn,
+    turn=1,
+    userText="yes",
+    keyed="",
+    confidence=0.93,
+    agentText="Is this Mary Williams?",
+    startMs=420,
+    endMs=2650,
+    latency={
         "voiceToVoiceMs": 612.0,
         "endpointMs": 320.0,
         "sttMs": 110.0,
@@ -48,46 +79,18 @@ _TURN: Final = {
         "ttsMs": 60.0,
         "serverMs": 4.0,
     },
-    "silences": [],
-}
+    silences=[],
+)
 _ANALYSIS: Final = {"disposition": "confirmed", "reachedGoal": True, "answers": {"known": "yes"}}
 
-_SUMMARY: Final = {
-    **_PLACED,
-    "batchId": None,
-    "direction": "outbound",
-    "phoneNumber": _NUMBER,
-    "isTest": False,
-    "status": "COMPLETED",
-    "createdAt": _AT,
-    "dialedAt": _AT,
-    "ringingAt": _AT,
-    "answeredAt": _AT,
-    "endedAt": _LATER,
-    "hangupCause": "agent_hangup",
-    "sipStatus": 200,
-    "endedBy": "local",
-    "error": None,
-}
-_LISTED: Final = {
-    **_SUMMARY,
-    "name": "Mary Williams",
-    "disposition": "confirmed",
-    "durationMs": 72_480,
-    "latencyMs": 612,
-    "slowestMs": 940,
-}
-_ATTEMPT: Final = {
-    "number": 1,
-    "trunkId": "carrier",
-    "dialedNumber": _NUMBER,
-    "sipCallId": "7c1e0b9a5d3f4e21",
-    "startedAt": _AT,
-    "endedAt": _LATER,
-    "status": "COMPLETED",
-    "hangupCause": "agent_hangup",
-    "sipStatus": 200,
-}
+_LISTED: Final = _of(
+    base.ListedCall,
+    name="Mary Williams",
+    disposition="confirmed",
+    durationMs=72_480,
+    latencyMs=612,
+    slowestMs=940,
+)
 _SIP: Final = {
     "headers": {"X-Account": "A-17"},
     "displayName": "",
@@ -99,19 +102,17 @@ _SIP: Final = {
     "reasons": [{"protocol": "Q.850", "cause": 16, "text": "Normal call clearing"}],
     "mediaEncryption": {"keys": "sdes", "suite": "AES_CM_128_HMAC_SHA1_80"},
 }
-_REPORT: Final = {
-    **_SUMMARY,
-    "promptVariables": _NAMES,
-    "metadata": {"crmId": "A-17"},
-    "transcript": _LINES,
-    "turns": [_TURN],
-    "attempts": [_ATTEMPT],
-    "decisions": [],
-    "nextAttemptAt": None,
-    "recordingUrl": f"https://calls.example.com/api/v1/calls/{_CALL}/recording",
-    "analysis": _ANALYSIS,
-    "sip": _SIP,
-}
+_REPORT: Final = _of(
+    base.CallReport,
+    promptVariables=_NAMES,
+    transcript=_LINES,
+    turns=[_TURN],
+    attempts=[_of(base.Attempt, number=1, dialedNumber=_NUMBER)],
+    decisions=[],
+    recordingUrl=f"https://calls.example.com/api/v1/calls/{_CALL}/recording",
+    analysis=_ANALYSIS,
+    sip=_SIP,
+)
 _BATCH_DATA: Final = {
     "policy": {"mode": "DEDUPE", "spacingMinutes": 10},
     "summary": {"received": 2, "queuedNow": 1, "queuedLater": 0, "deduped": 1, "failed": 0},
@@ -127,17 +128,9 @@ _BATCH_DATA: Final = {
     "failed": 0,
     "duplicatesRemoved": 1,
 }
-_BATCH_VIEW: Final = {
-    "batchId": _BATCH,
-    "companyId": "clinic",
-    "agentId": _AGENT,
-    "webhookId": _HOOK_ID,
-    "status": "ONGOING",
-    "total": 100,
-    "open": 40,
-    "createdAt": _AT,
-    "endedAt": None,
-}
+_BATCH_VIEW: Final = _of(
+    managed.BatchView, batchId=_BATCH, status="ONGOING", total=100, open=40, endedAt=None
+)
 _JOINING: Final = {
     "serverUrl": "wss://calls.example.com",
     "participantToken": "eyJhbGciOiJIUzI1NiJ9.e30.c2ln",
@@ -161,51 +154,29 @@ _TALKER: Final = {
     "script": {"start": "bye", "step": [{"id": "bye", "say": "Goodbye.", "action": "hang_up"}]},
 }
 _WEBHOOK: Final = {"url": "https://crm.example.com/hook", "events": ["call.*", "transcript.completed"]}
-_WEBHOOK_VIEW: Final = {
-    **_WEBHOOK,
-    "id": "we_7f3a0a1e9c10",
-    "companyId": "clinic",
-    "managedBy": "api",
-    "rotating": False,
-}
-_KEY_VIEW: Final = {
-    "id": "key_7f3a0a1e9c102f4b",
-    "companyId": "clinic",
-    "name": "CRM",
-    "hint": "ml_4fQz",
-    "scopes": ["calls"],
-    "agentIds": [],
-    "managedBy": "api",
-    "createdAt": _AT,
-    "lastUsedAt": None,
-    "expiresAt": None,
-}
+_WEBHOOK_VIEW: Final = _of(managed.WebhookView, id="we_7f3a0a1e9c10", rotating=False, **_WEBHOOK)
+_KEY_VIEW: Final = _of(
+    managed.KeyView,
+    id=_USUAL["keyId"],
+    name="CRM",
+    hint="ml_4fQz",
+    scopes=["calls"],
+    agentIds=[],
+)
 _DELIVERY: Final = {
     "id": 17,
     "eventId": "evt_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
     "type": "call.answered",
     "sequence": 4,
-    "callTaskId": _CALL,
     "webhook": "we_7f3a0a1e9c10",
     "url": "https://crm.example.com/hook",
     "state": "DELIVERED",
     "attempts": 1,
-    "createdAt": _AT,
-    "dueAt": None,
     "settledAt": _LATER,
     "lastStatus": 204,
-    "lastError": None,
     "lastDurationMs": 42,
 }
-_DELIVERY_ATTEMPT: Final = {
-    "number": 1,
-    "endedAt": _LATER,
-    "durationMs": 42,
-    "status": 204,
-    "error": None,
-    "response": "",
-}
-_MANAGED: Final = {"companyId": "clinic", "managedBy": "api"}
+_MANAGED: Final = {name: _USUAL[name] for name in ("companyId", "managedBy")}
 _COMPANY_VIEW: Final = {**_COMPANY, "id": "clinic", "managedBy": "api"}
 _SERVER: Final = {
     "address": "198.51.100.7:5061",
@@ -224,28 +195,8 @@ _TRUNK_VIEW: Final = {
     **_SEEN,
 }
 _TALKER_VIEW: Final = {**_TALKER, **_MANAGED, "id": _AGENT, "missing": None}
-_NEVER: Final = {"phoneNumber": _NUMBER, "reason": "Asked not to be called", "createdAt": _AT}
-
-_ABOUT: Final = {
-    "callTaskId": _CALL,
-    "agentId": _AGENT,
-    "companyId": "clinic",
-    "phoneNumber": _NUMBER,
-    "metadata": {"crmId": "A-17"},
-}
-_ENDED: Final = {
-    "status": "COMPLETED",
-    "hangupCause": "agent_hangup",
-    "sipStatus": 200,
-    "endedBy": "local",
-    "error": None,
-    "durationMs": 72480,
-    "createdAt": _AT,
-    "dialingAt": _AT,
-    "ringingAt": _AT,
-    "answeredAt": _AT,
-    "endedAt": _LATER,
-}
+_NEVER: Final = _of(managed.DoNotCallRow, reason="Asked not to be called")
+_ENDED: Final = _of(EndedData, durationMs=72480)
 _FAILED: Final = {**_ENDED, "status": "BUSY", "hangupCause": "busy", "sipStatus": 486, "durationMs": 0}
 _EVENT_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "call.completed": _ENDED,
@@ -272,45 +223,28 @@ _EVENT_DATA: Final[Mapping[str, Mapping[str, Any]]] = {
     "webcall.ended": _ENDED,
 }
 
-_ERASURE: Final = {
-    "id": "era_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
-    "companyId": "clinic",
-    "fingerprint": "c0ffee5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
-    "keyId": "key_7f3a0a1e9c102f4b",
-    "createdAt": _AT,
-    "calls": 3,
-    "events": 21,
-    "recordings": 2,
-    "openCalls": 0,
-    "openRecordings": 0,
-    "completedAt": _LATER,
-}
-_HOLD: Final = {
-    "id": "hold_7f3a0a1e9c102f4b",
-    "companyId": "clinic",
-    "callTaskId": None,
-    "phoneNumber": _NUMBER,
-    "reason": "Case 17/26",
-    "createdAt": _AT,
-}
-_DONE: Final = {
-    "at": _AT,
-    "keyId": "key_7f3a0a1e9c102f4b",
-    "requestId": "9b2e6f015d2c8a10",
-    "operation": "getRecording",
-    "subject": _CALL,
-}
+_ERASURE: Final = _of(
+    data.ErasureView,
+    id="era_5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    fingerprint="c0ffee5d2c8a105c1b4a3e8a3f1c9d2b7e6f01",
+    calls=3,
+    events=21,
+    recordings=2,
+    openCalls=0,
+    openRecordings=0,
+    completedAt=_LATER,
+)
+_HOLD: Final = _of(data.HoldView, id="hold_7f3a0a1e9c102f4b", callTaskId=None, reason="Case 17/26")
+_DONE: Final = _of(data.AuditView, requestId="9b2e6f015d2c8a10", operation="getRecording", subject=_CALL)
 
 _TRACE: Final = {
     "callTaskId": _CALL,
     "legs": [
-        {
-            "sipCallId": "7c1e0b9a5d3f4e21",
-            "direction": "outbound",
-            "trunkId": "carrier",
-            "remoteNumber": _NUMBER,
-            "leftOut": 0,
-            "media": [
+        _of(
+            traces.TraceLeg,
+            remoteNumber=_NUMBER,
+            leftOut=0,
+            media=[
                 {
                     "at": _LATER,
                     "packetsSent": 3610,
@@ -327,7 +261,7 @@ _TRACE: Final = {
                     "remoteMos": 4.41,
                 }
             ],
-        }
+        )
     ],
     "messages": [
         {
@@ -351,20 +285,12 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.OutboundRequest: {"agentId": _AGENT, "phoneNumber": _NUMBER, "promptVariables": _NAMES},
     calls.OutboundResponse: {
         "success": True,
-        "data": {**_PLACED, "phoneNumber": _NUMBER, "isTest": False},
+        "data": _of(calls.OutboundData),
     },
     calls.BatchResponse: {"success": True, "data": _BATCH_DATA},
     calls.TrialResponse: {
         "success": True,
-        "data": {
-            "dryRun": True,
-            "phoneNumber": _NUMBER,
-            "agentId": _AGENT,
-            "companyId": "clinic",
-            "action": "queued_now",
-            "scheduledFor": None,
-            "reason": None,
-        },
+        "data": _of(calls.TrialData, dryRun=True, action="queued_now"),
     },
     calls.CancelRequest: {"agentId": _AGENT},
     calls.CancelResponse: {
@@ -391,13 +317,12 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
     calls.TokenView: _JOINING,
     calls.LivekitKeyView: {"apiKey": "key_5f2a9c41d0b7e683", "apiSecret": "9f0c…"},
-    live.LiveEvent: {
-        "type": "call.words",
-        "at": _LATER,
-        "callTaskId": _CALL,
-        "agentId": _AGENT,
-        "data": {"role": "caller", "text": "yes", "startMs": 2210, "endMs": 2650, "interrupted": False},
-    },
+    live.LiveEvent: _of(
+        live.LiveEvent,
+        type="call.words",
+        at=_LATER,
+        data={"role": "caller", "text": "yes", "startMs": 2210, "endMs": 2650, "interrupted": False},
+    ),
     base.CallPage: {"calls": [_LISTED], "cursor": None},
     base.CallReport: _REPORT,
     base.HangupResponse: {"success": True, "data": {"callTaskId": _CALL, "outcome": "requested"}},
@@ -435,7 +360,7 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     managed.BatchPage: {"batches": [_BATCH_VIEW], "cursor": None},
     managed.ReplayBody: {"callTaskId": _CALL},
     managed.Replayed: {"success": True, "replayed": 4},
-    managed.DeliveryPage: {"deliveries": [_DELIVERY], "cursor": None},
+    managed.DeliveryPage: {"deliveries": [_of(managed.DeliveryView, **_DELIVERY)], "cursor": None},
     data.SubjectBody: {"phoneNumber": _NUMBER},
     data.NumberBody: {"phoneNumber": _NUMBER},
     data.HoldBody: {"phoneNumber": _NUMBER, "reason": "Case 17/26"},
@@ -444,26 +369,27 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     data.HoldView: _HOLD,
     data.HoldList: {"holds": [_HOLD]},
     data.AuditPage: {"entries": [_DONE], "cursor": None},
-    data.ExportView: {
-        "phoneNumber": _NUMBER,
-        "calls": [_REPORT],
-        "traces": [_TRACE],
-        "events": [{"type": "call.answered", "sequence": 4}],
-        "doNotCall": False,
-        "more": False,
-    },
-    managed.DeliveryReportView: {
+    data.ExportView: _of(
+        data.ExportView,
+        calls=[_REPORT],
+        traces=[_TRACE],
+        events=[{"type": "call.answered", "sequence": 4}],
+        doNotCall=False,
+        more=False,
+    ),
+    managed.DeliveryReportView: _of(
+        managed.DeliveryReportView,
         **_DELIVERY,
-        "body": {"type": "call.answered", "sequence": 4},
-        "log": [_DELIVERY_ATTEMPT],
-    },
+        body={"type": "call.answered", "sequence": 4},
+        log=[_of(managed.DeliveryAttemptView, number=1, durationMs=42, status=204, response="")],
+    ),
     **{
         ENVELOPES[kind]: {
             "type": kind,
             "timestamp": _LATER,
             "webhookId": _HOOK_ID,
             "sequence": place,
-            "data": {**_ABOUT, **_EVENT_DATA.get(kind, {})},
+            "data": {**_of(EventData), **_EVENT_DATA.get(kind, {})},
         }
         for place, kind in enumerate(DATA, start=1)
     },

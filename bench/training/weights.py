@@ -1,12 +1,13 @@
 """Fits the weights of `pipeline.endpointing.weights`: logistic regression over the terms of
 `BuiltInDetector`, cues as they are and measures as curves, on the pauses and ends of the turns in `TUNED_ON`.
 
-Prints both tables; `python -m bench turn-weights > pipeline/endpointing/weights.py`. Takes twenty minutes."""
+Prints both tables: `python -m bench turn-weights > pipeline/endpointing/weights.json`, in twenty minutes."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import click
@@ -59,18 +60,6 @@ _SHARES: Final = (0.03, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
 _ASKING_SHARES: Final = (0.05, 0.3, 0.5, 0.7, 0.95)
 _WORDS: Final = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0, 13.0, 18.0)
 """The points of a curve, as quantiles of the measured values."""
-
-_HEAD: Final = '''"""What each piece of evidence for the end of a turn weighs: odds as natural logarithms.
-
-Made by `python -m bench turn-weights`; `pipeline.endpointing.scorer` says what the names mean."""
-
-from __future__ import annotations
-
-from types import MappingProxyType
-from typing import Final
-
-from pipeline.endpointing.weights import Curve, Odds
-'''
 
 
 class Columns:
@@ -164,15 +153,24 @@ def _without_english(terms: Terms) -> Terms:
     return Terms(terms.cues, {name: terms.measures[name] for name in terms.measures.keys() - OF_ENGLISH})
 
 
-def _table(name: str, odds: Odds) -> Iterator[str]:
-    yield f"{name}: Final = Odds("
-    yield f"    prior={odds.prior:.2f},\n    unheard={odds.unheard:.2f},\n    cues=MappingProxyType({{"
-    yield from (f'        "{cue}": {weight:.2f},' for cue, weight in odds.cues.items())
-    yield "    }),\n    curves=MappingProxyType({"
-    for each, curve in odds.curves.items():
-        at, weights = (", ".join(f"{value:.2f}" for value in values) for values in (curve.at, curve.odds))
-        yield f'        "{each}": Curve(({at}), ({weights})),'
-    yield "    }),\n)"
+def written(tables: Mapping[str, Odds]) -> str:
+    """Returns `pipeline/endpointing/weights.json`, a line for each cue and each curve."""
+    told = {
+        name: f'"prior": {odds.prior:.2f}, "unheard": {odds.unheard:.2f}, '
+        f'"cues": {_lines(odds.cues)}, "curves": {_lines(odds.curves)}'
+        for name, odds in tables.items()
+    }
+    return "{" + ",\n".join(f'"{name}": {{{table}}}' for name, table in told.items()) + "}"
+
+
+def _lines(entries: Mapping[str, float] | Mapping[str, Curve]) -> str:
+    rounded = {
+        name: [[round(each, 2) for each in values] for values in (entry.at, entry.odds)]
+        if isinstance(entry, Curve)
+        else round(entry, 2)
+        for name, entry in entries.items()
+    }
+    return "{\n" + ",\n".join(f'"{name}": {json.dumps(entry)}' for name, entry in rounded.items()) + "\n}"
 
 
 @click.command()
@@ -188,6 +186,5 @@ def main() -> None:
         for moment in moments(turns, speak(turns, [voice])):
             terms.append(scorer.terms(moment.evidence))
             places.append(moment.place)
-    click.echo(_HEAD)
-    click.echo("\n".join(_table("ENGLISH", weigh(terms, places))))
-    click.echo("\n".join(_table("OTHERS", weigh([_without_english(each) for each in terms], places))))
+    english, others = weigh(terms, places), weigh([_without_english(each) for each in terms], places)
+    click.echo(written({"english": english, "others": others}))

@@ -8,10 +8,10 @@ from typing import Any
 
 from mediaserver.admin.directory import Directory
 from mediaserver.admin.sealing import Vault
-from mediaserver.db.database import position_of
-from mediaserver.errors import InvalidNumber, InvalidRequest, LocalError, NotFound
+from mediaserver.db.database import Page, position_of
+from mediaserver.errors import InvalidNumber, InvalidRequest, NotFound
 from mediaserver.numbers.e164 import normalise, spellings
-from mediaserver.queue.personal_data.erasure import Erasure, ErasurePage, Subject
+from mediaserver.queue.personal_data.erasure import Erasure, Subject
 from mediaserver.queue.personal_data.holds import Hold
 from mediaserver.queue.records import CallRecord
 from mediaserver.store.store import Store
@@ -70,18 +70,18 @@ class PersonalData:
 
     async def erasures(
         self, company_id: str, *, fingerprint: str = "", cursor: str = "", limit: int = 50
-    ) -> ErasurePage:
+    ) -> Page[Erasure]:
         """Returns the company's erasures, newest first. Raises `InvalidRequest`."""
         return await self._store.erasures(
-            company_id, fingerprint=fingerprint, before=position(cursor), limit=limit
+            company_id, fingerprint=fingerprint, before=position_of(cursor), limit=limit
         )
 
     async def erasure(self, company_id: str, erasure_id: str) -> Erasure:
         """Returns one erasure. Raises `NotFound`."""
         page = await self._store.erasures(company_id, erasure_id=erasure_id)
-        if not erasure_id or not page.erasures:
+        if not erasure_id or not page.items:
             raise NotFound("Erasure not found")
-        return page.erasures[0]
+        return page.items[0]
 
     async def export(self, company_id: str, subject: Subject) -> Known:
         """Returns what is known of a number."""
@@ -105,11 +105,3 @@ class PersonalData:
         return await self._store.put_hold(
             company_id, call_id=subject.call_id, numbers=subject.numbers, reason=reason
         )
-
-
-def position(cursor: str) -> int:
-    """Returns the position that a cursor stands for, 0 for "". Raises `InvalidRequest`."""
-    try:
-        return position_of(cursor)
-    except LocalError as error:
-        raise InvalidRequest(str(error)) from None

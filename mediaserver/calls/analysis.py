@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from pipeline.agent import Conversation, Debriefing
 from pipeline.errors import EngineError, contained
 from pipeline.net.untrusted import clean_text
@@ -22,6 +24,10 @@ from pipeline.result import EngineFault, SessionResult, TurnRecord
 from pipeline.transcript import TranscriptEntry
 
 Json = dict[str, Any]
+
+_PLAIN: Final = frozenset({int, bool, type(None)})
+_MAPPING: Final = (dict, Mapping)  # the first is found at once
+_NESTED: Final = (dict, list, tuple, Mapping)
 
 DEEPEST: Final = 32
 """The deepest nesting kept of an agent's report."""
@@ -48,9 +54,7 @@ def analyse(result: SessionResult) -> Json:
             "agentSpeechMs": result.agent_speech_ms,
             "talkRatio": talk_ratio(result.agent_speech_ms, result.caller_speech_ms),
             "latency": latency_figures(voice_to_voice_ms(result.turns)),
-            "faults": [
-                {"role": fault.role, "message": fault.message, "atMs": fault.at_ms} for fault in result.faults
-            ],
+            "faults": camel_case(result.faults),
             "silences": camel_case(result.silences),
             "doNotCall": result.do_not_call,
         }
@@ -82,20 +86,9 @@ def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
 
 def turn_data(turn: TurnRecord) -> Json:
     """Returns a turn as the API and `turn.completed` have it."""
-    return recordable(
-        {
-            "turn": turn.number,
-            "userText": turn.user_text,
-            "keyed": turn.keyed,
-            "confidence": round(turn.confidence, 3),
-            "agentText": turn.agent_text,
-            "interrupted": turn.interrupted,
-            "startMs": turn.start_ms,
-            "endMs": turn.end_ms,
-            "latency": None if turn.latency is None else camel_case(turn.latency),
-            "silences": camel_case(turn.silences),
-        }
-    )
+    told = camel_case(turn)
+    del told["fillers"]
+    return recordable({"turn": told.pop("number")} | told)
 
 
 def entry_data(entry: TranscriptEntry) -> Json:
@@ -111,13 +104,14 @@ def recordable(content: Json) -> Json:
 
 
 def _recordable(value: Any, deepest: int) -> Any:
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping | list | tuple) and deepest <= 0:
+    kind = type(value)
+    if kind is str or kind in _PLAIN:
+        return clean_text(value) if kind is str else value
+    if isinstance(value, int | float):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, _NESTED) and deepest <= 0:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, _MAPPING):
         return {
             sys.intern(clean_text(str(key))): _recordable(inner, deepest - 1) for key, inner in value.items()
         }
@@ -128,6 +122,8 @@ def _recordable(value: Any, deepest: int) -> Any:
 
 def camel_case(value: Any) -> Any:
     """Returns a dataclass (or a sequence of them) as JSON with the field names of the API."""
+    if type(value) is str or type(value) in _PLAIN:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {camel: camel_case(getattr(value, name)) for name, camel in _names(type(value))}
     if isinstance(value, tuple | list):
@@ -138,13 +134,7 @@ def camel_case(value: Any) -> Any:
 @functools.cache
 def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
     """Returns the fields of a dataclass, each with its name in the API."""
-    return tuple((field.name, _camel(field.name)) for field in dataclasses.fields(kind))
-
-
-@functools.cache
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return tuple((field.name, to_camel(field.name)) for field in dataclasses.fields(kind))
 
 
 log = logging.getLogger(__name__)

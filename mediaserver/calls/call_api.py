@@ -23,13 +23,15 @@ from mediaserver.calls.validation import (
     checked_item,
     outbound_agent,
     read_number,
+    uuid_in,
 )
+from mediaserver.db.database import Page
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.errors import Conflict, InvalidRequest, LocalError, NotFound
+from mediaserver.errors import Conflict, InvalidRequest, NotFound
 from mediaserver.numbers.e164 import spellings
 from mediaserver.queue.records import CallRecord, CallRow, Stopping
 from mediaserver.queue.requests import BatchReceipt, Cancelled, ItemResult, NewBatch, Repeatable
-from mediaserver.queue.search import CallFilter, CallPage, plain
+from mediaserver.queue.search import CallFilter, ListedCall, plain
 from mediaserver.store.store import Store
 
 UNKNOWN_CALL = "Call not found"
@@ -158,7 +160,7 @@ class CallApi:
             access.check_agent(agent_id)
         number = read_number(phone_number, self._directory.company(company_id))
         if agent_id is not None:
-            agent = access.companys_thing(self._directory.agent(_uuid(agent_id)), UNKNOWN_AGENT)
+            agent = access.companys_thing(self._directory.agent(uuid_in(agent_id)), UNKNOWN_AGENT)
             agents = frozenset({agent.id})
         cancelled = await self._store.cancel_pending(company_id, number, agents=agents)
         if cancelled is not None:
@@ -192,17 +194,14 @@ class CallApi:
         found = read_number(number, company)
         return spellings(found, company.country if company is not None else None), ""
 
-    async def calls(self, access: Access, wanted: CallFilter, *, cursor: str, limit: int) -> CallPage:
+    async def calls(self, access: Access, wanted: CallFilter, *, cursor: str, limit: int) -> Page[ListedCall]:
         """Returns a page of the calls that are `wanted`, newest first. Raises `InvalidRequest`."""
         for name, text in (("name", wanted.name), ("words", wanted.words)):
             if text and not plain(text):
                 raise InvalidRequest(f"{name}: must have a letter or a digit")
-        try:
-            return await self._store.calls(
-                access.company_id, wanted=wanted, cursor=cursor, limit=limit, agents=access.agents
-            )
-        except LocalError as error:
-            raise InvalidRequest(str(error)) from None
+        return await self._store.calls(
+            access.company_id, wanted=wanted, cursor=cursor, limit=limit, agents=access.agents
+        )
 
     @property
     def live_events(self) -> LiveEvents:
@@ -235,10 +234,3 @@ def _expected(answer: Answer | None) -> Answer:
 
 def _kept_under(access: Access, repeatable: Repeatable | None) -> Repeatable | None:
     return replace(repeatable, key=access.namespaced(repeatable.key)) if repeatable is not None else None
-
-
-def _uuid(text: str) -> str:
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        return ""

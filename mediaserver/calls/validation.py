@@ -110,11 +110,16 @@ def read_number(text: str, company: CompanySettings | None) -> str:
         raise InvalidRequest(INVALID_NUMBER) from None
 
 
-def _agent(directory: Directory, company_id: str, agent_id: str) -> AgentSettings:
+def uuid_in(text: str) -> str:
+    """Returns the UUID that `text` spells as the directory has it, "" for a text that is none."""
     try:
-        agent = directory.agent(str(uuid.UUID(agent_id)))
+        return str(uuid.UUID(text))
     except ValueError:
-        agent = None
+        return ""
+
+
+def _agent(directory: Directory, company_id: str, agent_id: str) -> AgentSettings:
+    agent = directory.agent(uuid_in(agent_id))
     if agent is None or agent.company != company_id:
         raise NotFound(UNKNOWN_AGENT)
     if agent.direction != "outbound":

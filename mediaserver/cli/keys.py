@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -14,6 +15,8 @@ from mediaserver.errors import MediaServerError
 from mediaserver.settings import Settings
 from mediaserver.store.managed import KeyInfo
 from mediaserver.store.store import Store
+
+T = TypeVar("T")
 
 
 @click.group()
@@ -29,10 +32,13 @@ def create(config: str, company: str, scopes: str) -> None:
     """Makes a key and prints it, once: it is not stored and cannot be shown again."""
     settings = load_or_exit(config, engines=False, writes=True)
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    try:
-        click.echo(asyncio.run(_create_key(settings, company, wanted)))
-    except MediaServerError as error:
-        raise click.ClickException(str(error)) from None
+
+    async def created(store: Store) -> str:
+        if settings.company(company) is not None:
+            await store.sync_file(settings)  # the server may never have run with this file
+        return await store.create_key(company, wanted)
+
+    click.echo(_in_store(settings, created))
 
 
 @keys.command("list")
@@ -41,10 +47,7 @@ def create(config: str, company: str, scopes: str) -> None:
 def list_(config: str, company: str) -> None:
     """Lists the keys, by company: the id that `revoke` takes, scopes, when they were made and last used."""
     settings = load_or_exit(config, engines=False)
-    try:
-        found = asyncio.run(_all_keys(settings, company))
-    except MediaServerError as error:
-        raise click.ClickException(str(error)) from None
+    found = _in_store(settings, lambda store: store.every_key(company))
     rows: list[tuple[str, ...]] = [
         ("id", "company", "scopes", "name", "made by", "created", "last used", "expires")
     ]
@@ -61,34 +64,23 @@ def revoke(config: str, key_id: str) -> None:
     """Deletes the key of that id. A running server asks the database at every request: the next one with this
     key is refused. A key that the file names is revoked there, and with SIGHUP."""
     settings = load_or_exit(config, engines=False)
-    try:
-        company = asyncio.run(_revoke(settings, key_id))
-    except MediaServerError as error:
-        raise click.ClickException(str(error)) from None
+    company = _in_store(settings, lambda store: store.revoke_any_key(key_id))
     if not company:
         raise click.ClickException(f"there is no key {key_id!r}")
     click.echo(f"{key_id} of {company} is revoked")
 
 
-async def _create_key(settings: Settings, company: str, scopes: list[str]) -> str:
-    async with await _store(settings) as store:
-        if settings.company(company) is not None:
-            await store.sync_file(settings)  # the server may never have run with this file
-        return await store.create_key(company, scopes)
+def _in_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Does `work` in the database; what that refuses ends the command with its reason."""
 
+    async def done() -> T:
+        async with await Store.open(settings.server.database, Path(settings.server.data_dir)) as store:
+            return await work(store)
 
-async def _all_keys(settings: Settings, company: str) -> Sequence[KeyInfo]:
-    async with await _store(settings) as store:
-        return await store.every_key(company)
-
-
-async def _revoke(settings: Settings, key_id: str) -> str:
-    async with await _store(settings) as store:
-        return await store.revoke_any_key(key_id)
-
-
-async def _store(settings: Settings) -> Store:
-    return await Store.open(settings.server.database, Path(settings.server.data_dir))
+    try:
+        return asyncio.run(done())
+    except MediaServerError as error:
+        raise click.ClickException(str(error)) from None
 
 
 def _row(key: KeyInfo) -> tuple[str, ...]:

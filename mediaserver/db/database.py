@@ -14,16 +14,17 @@ Rows are locked in one order, so that waiting never goes in circles: company, ca
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mediaserver.db.sqlite import Sqlite, version_of_file
-from mediaserver.errors import LocalError, SchemaTooNew, StoreError
+from mediaserver.errors import InvalidRequest, LocalError, SchemaTooNew, StoreError
 from mediaserver.files import private
 
 T = TypeVar("T")
@@ -51,6 +52,50 @@ def read_row(kind: type[AnyRecord], row: Row, **converted: Any) -> AnyRecord:
     """Makes a `kind` of `row`: each field is the column of its name, where `converted` does not give it."""
     names = (field.name for field in fields(kind) if field.name not in converted)
     return kind(**{name: row[name] for name in names}, **converted)
+
+
+def values_of(record: Record, **converted: Any) -> dict[str, Any]:
+    """Returns the fields of `record` as a statement binds them, the reverse of `read_row`: truths as numbers,
+    mappings and lists as JSON. `converted`: values in place of fields and beside them."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)} | converted
+    return {name: _bound(value) for name, value in values.items()}
+
+
+def _bound(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_listed)
+
+
+def _listed(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else sorted(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of a list; `cursor` asks for the next page, "" on the last."""
+
+    items: tuple[T, ...]
+    cursor: str
+
+
+PAGE_LIMIT = 200
+"""The most items on a page."""
+
+
+def check_limit(limit: int) -> None:
+    """Raises `LocalError` for a number of items that a page cannot have."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+
+
+def page_of(rows: Sequence[Row], limit: int, read: Callable[[Row], T], *, place: str = "position") -> Page[T]:
+    """Makes a page of `limit` rows; where there is one row more, another page follows the last row's
+    `place`."""
+    shown = rows[:limit]
+    return Page(tuple(map(read, shown)), str(shown[-1][place]) if len(rows) > limit else "")
 
 
 class Tx(Protocol):
@@ -219,9 +264,9 @@ def among(column: str, values: Collection[str]) -> tuple[str, dict[str, str]]:
 
 
 def position_of(cursor: str) -> int:
-    """Returns the position that the cursor of a page stands for, 0 for "". Raises `LocalError`."""
+    """Returns the position that the cursor of a page stands for, 0 for "". Raises `InvalidRequest`."""
     if not cursor:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise LocalError("Invalid cursor")
+        raise InvalidRequest("Invalid cursor")
     return int(cursor)

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, among, position_of, read_row
-from mediaserver.errors import LocalError
+from mediaserver.db.database import Page, Row, Tx, among, check_limit, page_of, position_of, read_row
 from mediaserver.queue.outbox import write_event
-from mediaserver.queue.requests import BatchPage, BatchRow, BatchStatus
-
-PAGE_LIMIT = 200
-"""The most batches on a page."""
+from mediaserver.queue.requests import BatchRow, BatchStatus
 
 # SCHEDULED becomes QUEUED by time alone, without a write.
 _SHOWN = "CASE WHEN status = 'SCHEDULED' AND due_at_ms <= {now} THEN 'QUEUED' ELSE status END"
@@ -65,11 +61,10 @@ def find(
     cursor: str = "",
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
-) -> BatchPage:
-    """Returns the company's batches, newest first, of `agents` or (empty) of all. Raises `LocalError` for an
-    invalid cursor."""
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+) -> Page[BatchRow]:
+    """Returns the company's batches, newest first, of `agents` or (empty) of all. Raises `InvalidRequest`
+    for an invalid cursor."""
+    check_limit(limit)
     before = position_of(cursor)
     theirs, bound = among("agent_id", agents)
     rows = tx.rows(
@@ -81,8 +76,7 @@ def find(
         status=status or "",
         limit=limit + 1,
     )
-    following = str(rows[limit - 1]["position"]) if len(rows) > limit else ""
-    return BatchPage(tuple(_batch(row) for row in rows[:limit]), following)
+    return page_of(rows, limit, _batch)
 
 
 def _batch(row: Row) -> BatchRow:

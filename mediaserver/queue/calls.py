@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, read_row
+from mediaserver.db.database import Row, Tx, read_row, values_of
 from mediaserver.errors import LocalError
 from mediaserver.queue import decisions, search
 from mediaserver.queue.outbox import write_event
@@ -40,19 +40,12 @@ def insert(tx: Tx, *, call: NewCall, batch_id: str = "", data: Mapping[str, Any]
     """Inserts a call into the queue and writes `call.queued`; `data` goes into the event."""
     row = tx.row(
         _INSERT,
-        id=str(uuid4()),
-        company_id=call.company_id,
-        agent_id=call.agent_id,
-        trunk_id=call.trunk_id,
-        batch_id=batch_id,
-        phone_number=call.phone_number,
-        dial_number=call.dial_number,
-        webhook_id=call.webhook_id,
-        variables=json.dumps(dict(call.variables), ensure_ascii=False),
-        metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
-        sip=json.dumps({"headers": dict(call.headers)} if call.headers else {}, ensure_ascii=False),
-        is_test=int(call.is_test),
-        not_before_ms=call.not_before_ms,
+        **values_of(
+            call,
+            id=str(uuid4()),
+            batch_id=batch_id,
+            sip={"headers": call.headers} if call.headers else {},
+        ),
     )
     if row is None:
         raise LocalError("the call was not written")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mediaserver.db.database import Tx, read_row
+from mediaserver.db.database import Tx, read_row, values_of
 
 
 class Rule(StrEnum):
@@ -69,12 +69,7 @@ FROM decisions WHERE call_id = :call_id
 
 def note(tx: Tx, call_id: str, ruling: Ruling) -> None:
     """Records why the call was not dialled."""
-    values = {
-        "call_id": call_id,
-        "rule": ruling.rule,
-        "reason": ruling.reason,
-        "until_ms": ruling.until_ms,
-    }
+    values = values_of(ruling, call_id=call_id)
     if not tx.run(_AGAIN, **values):
         tx.run(_FIRST, **values)
 

@@ -10,11 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, position_of, read_row
-from mediaserver.errors import LocalError
-
-PAGE_LIMIT = 200
-"""The most deliveries on a page."""
+from mediaserver.db.database import Page, Row, Tx, check_limit, page_of, position_of, read_row
 
 REPLAY_LIMIT = 10_000
 """The most deliveries that one request replays, oldest first: they share the receiver with new events."""
@@ -84,14 +80,6 @@ class DeliveryReport:
     attempts: tuple[DeliveryAttempt, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryPage:
-    """A page of deliveries, newest first; `cursor` asks for the next page, "" on the last."""
-
-    deliveries: tuple[DeliveryRow, ...]
-    cursor: str
-
-
 _SELECT = """
 SELECT d.id, o.event_id, o.kind, o.sequence, d.call_id, d.subscription_id, s.url, d.state, d.attempts,
     o.created_at_ms, d.due_at_ms, d.settled_at_ms, d.last_status, d.last_error, d.last_duration_ms, o.body
@@ -110,18 +98,18 @@ WHERE id IN (
     WHERE d.company_id = :company_id AND d.state <> 'PENDING'
 """
 
-_LOG = """
+WRITE_ATTEMPT = """
 INSERT INTO delivery_attempts (delivery_id, number, ended_at_ms, duration_ms, status, error, response)
-VALUES (:delivery_id, :number, {now}, :duration_ms, :status, :error, :response)
+VALUES (:id, :attempt, {now}, :duration_ms, :status, :error, :response)
 """
+"""Records an attempt at the delivery `id` that has just ended."""
 
 
 def find(
     tx: Tx, company_id: str, *, wanted: DeliveryFilter, cursor: str = "", limit: int = 50
-) -> DeliveryPage:
-    """Returns the company's deliveries, newest first. Raises `LocalError` for an invalid cursor."""
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+) -> Page[DeliveryRow]:
+    """Returns the company's deliveries, newest first. Raises `InvalidRequest` for an invalid cursor."""
+    check_limit(limit)
     conditions, values = _conditions(wanted)
     if cursor:
         conditions += " AND d.id < :before"
@@ -132,9 +120,7 @@ def find(
         limit=limit + 1,
         **values,
     )
-    page = rows[:limit]
-    following = str(page[-1]["id"]) if len(rows) > limit else ""
-    return DeliveryPage(tuple(_row(row) for row in page), following)
+    return page_of(rows, limit, _row, place="id")
 
 
 def get(tx: Tx, company_id: str, delivery_id: int) -> DeliveryReport | None:
@@ -158,21 +144,6 @@ def replay(tx: Tx, company_id: str, wanted: DeliveryFilter) -> int:
         company_id=company_id,
         limit=REPLAY_LIMIT,
         **values,
-    )
-
-
-def write_attempt(
-    tx: Tx, *, delivery_id: int, number: int, duration_ms: int, status: int, error: str, response: str
-) -> None:
-    """Records an attempt that has just ended."""
-    tx.run(
-        _LOG,
-        delivery_id=delivery_id,
-        number=number,
-        duration_ms=duration_ms,
-        status=status,
-        error=error,
-        response=response,
     )
 
 

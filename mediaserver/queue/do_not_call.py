@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from mediaserver.db.database import Tx, read_row
-from mediaserver.errors import InvalidNumber, LocalError
+from mediaserver.db.database import Page, Tx, check_limit, page_of, read_row
+from mediaserver.errors import InvalidNumber
 from mediaserver.numbers.e164 import normalise
-from mediaserver.queue.requests import DoNotCall, DoNotCallPage
-
-PAGE_LIMIT = 200
-"""The most numbers on a page."""
+from mediaserver.queue.requests import DoNotCall
 
 _ADD = """
 INSERT INTO do_not_call (company_id, phone_number, reason, created_at_ms)
@@ -60,10 +58,9 @@ def listed(tx: Tx, company_id: str, phone_number: str) -> bool:
     )
 
 
-def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNotCallPage:
+def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> Page[DoNotCall]:
     """Returns the company's list in the order of the numbers."""
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+    check_limit(limit)
     rows = tx.rows(
         "SELECT * FROM do_not_call WHERE company_id = :company_id AND phone_number > :after"
         " ORDER BY phone_number LIMIT :limit",
@@ -71,5 +68,4 @@ def find(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> DoNot
         after=cursor,
         limit=limit + 1,
     )
-    page = tuple(read_row(DoNotCall, row) for row in rows[:limit])
-    return DoNotCallPage(page, page[-1].phone_number if len(rows) > limit else "")
+    return page_of(rows, limit, partial(read_row, DoNotCall), place="phone_number")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Tx, values_of
 from mediaserver.queue import rules
 from mediaserver.queue.decisions import Ruling
 
@@ -43,7 +43,7 @@ def take(tx: Tx, leg: NewLeg) -> Ruling:
     if ruling.rule is None:
         ruling = rules.room(tx, known)
     if ruling.rule is None:
-        tx.run(_INSERT, id=leg.id, call_id=leg.call_id, company_id=leg.company_id, trunk_id=leg.trunk_id)
+        tx.run(_INSERT, **values_of(leg))
     return ruling
 
 

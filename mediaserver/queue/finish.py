@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, values_of
 from mediaserver.errors import LocalError
 from mediaserver.queue import batches, decisions, rules, search
 from mediaserver.queue.decisions import Rule, Ruling
@@ -96,23 +96,7 @@ def end(tx: Tx, call_id: str, outcome: Outcome) -> None:
 
 
 def _end(tx: Tx, call_id: str, outcome: Outcome) -> Row:
-    call = tx.row(
-        _END,
-        id=call_id,
-        status=outcome.status,
-        cause=outcome.cause,
-        sip_status=outcome.sip_status,
-        ended_by=outcome.ended_by,
-        error=outcome.error,
-        transcript=_json(list(outcome.transcript)),
-        turns=_json(list(outcome.turns)),
-        analysis=_json(dict(outcome.analysis)),
-        sip=_json(dict(outcome.sip)) if outcome.sip else "",
-        recording_path=outcome.recording_path,
-        recording_url=outcome.recording_url,
-        recording_node=outcome.recording_node,
-        ended_at_ms=outcome.ended_at_ms,
-    )
+    call = tx.row(_END, **values_of(outcome, id=call_id, sip=outcome.sip or ""))
     if call is None:
         raise LocalError(f"there is no call {call_id!r}")
     search.note_content(tx, call_id, outcome)
@@ -194,10 +178,6 @@ def _attempted(outcome: Outcome, at_ms: int) -> dict[str, Any]:
 
 
 # What is told -----------------------------------------------------------------------------------------------
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _summary(call: Row) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 
-from mediaserver.db.database import Row, Tx, read_row
+from mediaserver.db.database import Row, Tx, read_row, values_of
 from mediaserver.errors import LocalError
 from mediaserver.queue import batches, decisions, history, rules, search
 from mediaserver.queue.cancel import cancel_orphans
@@ -178,8 +178,9 @@ INSERT INTO calls (id, company_id, agent_id, trunk_id, direction, phone_number, 
     not_before_ms, ringing_at_ms)
 VALUES (:id, :company_id, :agent_id, :trunk_id, 'inbound', :phone_number, :called_number, :webhook_id,
     :variables, :sip, '{}', 0, 'RINGING', 'ARMED', :node, 1, {now} + :ttl_ms,
-    CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END, CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END,
-    CASE WHEN :at_ms > 0 THEN :at_ms ELSE {now} END)
+    CASE WHEN :ringing_at_ms > 0 THEN :ringing_at_ms ELSE {now} END,
+    CASE WHEN :ringing_at_ms > 0 THEN :ringing_at_ms ELSE {now} END,
+    CASE WHEN :ringing_at_ms > 0 THEN :ringing_at_ms ELSE {now} END)
 ON CONFLICT (id) DO NOTHING RETURNING *
 """
 
@@ -257,15 +258,7 @@ def arm(tx: Tx, claim: Claim, ttl_ms: int, *, sip_call_id: str = "") -> bool:
     row = tx.row(_ARM, **fence(claim), ttl_ms=ttl_ms)
     if row is None:
         return False
-    tx.run(
-        _ATTEMPT,
-        **fence(claim),
-        trunk_id=claim.trunk_id,
-        dial_number=claim.dial_number,
-        sip_call_id=sip_call_id,
-        company_id=claim.company_id,
-        phone_number=claim.phone_number,
-    )
+    tx.run(_ATTEMPT, **values_of(claim, id=claim.call_id, sip_call_id=sip_call_id))
     batches.begun(tx, held["batch_id"])
     write_event(tx, call_id=claim.call_id, kind="call.dialing", data={}, at_ms=row["dialing_at_ms"])
     return True
@@ -391,21 +384,7 @@ def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_u
     calls."""
     if not is_up:
         rules.take_place(tx, company_id=call.company_id, trunk_id=call.trunk_id)
-    row = tx.row(
-        _INBOUND,
-        id=call.call_id,
-        company_id=call.company_id,
-        agent_id=call.agent_id,
-        trunk_id=call.trunk_id,
-        phone_number=call.phone_number,
-        called_number=call.called_number,
-        webhook_id=call.webhook_id,
-        variables=json.dumps(dict(call.variables), ensure_ascii=False),
-        sip=json.dumps(dict(call.sip), ensure_ascii=False),
-        node=node,
-        ttl_ms=ttl_ms,
-        at_ms=call.ringing_at_ms,
-    )
+    row = tx.row(_INBOUND, **values_of(call, id=call.call_id, node=node, ttl_ms=ttl_ms))
     if row is not None:
         at_ms = row["ringing_at_ms"]
         search.name_call(tx, row["id"], call.variables, call.sip)

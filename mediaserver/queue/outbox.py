@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, read_row
+from mediaserver.db.database import Row, Tx, read_row, values_of
 from mediaserver.errors import LocalError
-from mediaserver.queue.deliveries import write_attempt
+from mediaserver.queue.deliveries import WRITE_ATTEMPT
 from mediaserver.queue.records import Delivery
 
 EVENTS = frozenset(
@@ -212,27 +212,11 @@ def _delivery(row: Row) -> Delivery:
 def settle(tx: Tx, delivery: Delivery, result: Result) -> bool:
     """Records the result of a delivery: delivered, to be repeated, or given up. False: the delivery was taken
     again since, and this result is ignored."""
-    changed = tx.run(
-        _SETTLE,
-        id=delivery.id,
-        attempt=delivery.attempt,
-        state=result.state,
-        status=result.status,
-        error=result.error,
-        duration_ms=result.duration_ms,
-        retry_ms=result.retry_ms or 0,
-    )
-    if not changed:
+    named = {"id": delivery.id, "attempt": delivery.attempt, "retry_ms": result.retry_ms or 0}
+    values = values_of(result, state=result.state, **named)
+    if not tx.run(_SETTLE, **values):
         return False
-    write_attempt(
-        tx,
-        delivery_id=delivery.id,
-        number=delivery.attempt,
-        duration_ms=result.duration_ms,
-        status=result.status,
-        error=result.error,
-        response=result.response,
-    )
+    tx.run(WRITE_ATTEMPT, **values)
     return True
 
 

@@ -101,14 +101,6 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPage:
-    """A page of batches, newest first; `cursor` asks for the next page, "" on the last."""
-
-    batches: tuple[BatchRow, ...]
-    cursor: str
-
-
-@dataclass(frozen=True, slots=True)
 class Cancelled:
     """The cancelled call that was due first. `others`: the ids of further calls to the same number that were
     cancelled with it."""
@@ -126,14 +118,6 @@ class DoNotCall:
     phone_number: str
     reason: str
     created_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class DoNotCallPage:
-    """A page of the list, by number; `cursor` asks for the next page, "" on the last."""
-
-    numbers: tuple[DoNotCall, ...]
-    cursor: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mediaserver.db.database import Row, Tx, among, read_row
-from mediaserver.errors import LocalError
+from mediaserver.db.database import Page, Row, Tx, among, check_limit, read_row
+from mediaserver.errors import InvalidRequest
 from mediaserver.queue.records import CallRow, CallStatus, Outcome, call_states
 from pipeline.text.fold import folded, plain_words
-
-PAGE_LIMIT = 200
-"""The most calls on a page."""
 
 EXAMINED = 2_000
 EXAMINED_FOR_WORDS = 1_000
@@ -94,15 +91,6 @@ class ListedCall(CallRow):
         return max(0, self.ended_at_ms - self.answered_at_ms) if self.answered_at_ms else 0
 
 
-@dataclass(frozen=True, slots=True)
-class CallPage:
-    """A page of calls, newest first; `cursor` asks for the next page, "" on the last. Where a filter is
-    rarely met, a page may have few calls or none, and a cursor all the same."""
-
-    calls: tuple[ListedCall, ...]
-    cursor: str
-
-
 def calls(
     tx: Tx,
     company_id: str,
@@ -111,11 +99,11 @@ def calls(
     cursor: str = "",
     limit: int = 50,
     agents: frozenset[str] = frozenset(),
-) -> CallPage:
-    """Returns the company's calls that are `wanted`, newest first, of `agents` or (empty) of all. Raises
-    `LocalError` for an invalid cursor."""
-    if not 1 <= limit <= PAGE_LIMIT:
-        raise LocalError(f"limit must lie between 1 and {PAGE_LIMIT}")
+) -> Page[ListedCall]:
+    """Returns the company's calls that are `wanted`, newest first, of `agents` or (empty) of all. Where a
+    filter is rarely met, a page may have few calls or none, and a cursor all the same. Raises
+    `InvalidRequest` for an invalid cursor."""
+    check_limit(limit)
     leading, values = _leading(company_id, wanted, _after(cursor))
     rest, bound = _rest(wanted, agents)
     examined = (EXAMINED_FOR_WORDS if plain(wanted.words) else EXAMINED) if rest else limit + 1
@@ -133,9 +121,9 @@ def calls(
     )
     page = tuple(_listed(row) for row in rows[:limit])
     if len(rows) > limit:
-        return CallPage(page, _cursor(rows[limit - 1]))
+        return Page(page, _cursor(rows[limit - 1]))
     last = tx.row(_END_OF.format(leading=leading), **values, skipped=examined - 1) if rest else None
-    return CallPage(page, _cursor(last) if last is not None else "")
+    return Page(page, _cursor(last) if last is not None else "")
 
 
 _END_OF = """
@@ -251,7 +239,7 @@ def _after(cursor: str) -> tuple[int, int] | None:
         return None
     found = _CURSOR.fullmatch(cursor)
     if found is None:
-        raise LocalError("Invalid cursor")
+        raise InvalidRequest("Invalid cursor")
     return int(found[1]), int(found[2])
 
 

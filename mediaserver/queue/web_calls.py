@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Tx, values_of
 from mediaserver.errors import LocalError
 from mediaserver.queue import extra_legs, rules, search
 from mediaserver.queue.ledger import claim_of
@@ -26,18 +24,7 @@ def record(tx: Tx, call: NewWebCall, *, node: str, ttl_ms: int) -> Claim:
     reserved for it, if one was. Raises `RuleBroken` where its company is full."""
     extra_legs.leave(tx, leg_id=call.call_id)  # the reserved place becomes the call's own
     rules.take_place(tx, company_id=call.company_id)
-    row = tx.row(
-        _RECORD,
-        id=call.call_id,
-        company_id=call.company_id,
-        agent_id=call.agent_id,
-        user_ref=call.user_ref,
-        webhook_id=call.webhook_id,
-        variables=json.dumps(dict(call.variables), ensure_ascii=False),
-        metadata=json.dumps(dict(call.metadata), ensure_ascii=False),
-        node=node,
-        ttl_ms=ttl_ms,
-    )
+    row = tx.row(_RECORD, **values_of(call, id=call.call_id, node=node, ttl_ms=ttl_ms))
     if row is None:
         raise LocalError("the call was not written")
     search.name_call(tx, call.call_id, call.variables, {})

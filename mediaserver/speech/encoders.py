@@ -8,10 +8,11 @@ for "until the end", 0 in FLAC.
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import av
 import numpy as np
@@ -22,15 +23,17 @@ from pipeline.audio.resample import Resampler
 UNKNOWN_LENGTH = 0xFFFFFFFF
 
 
-class Encoder(Protocol):
+class Encoder(ABC):
     """Encodes one file piece by piece. Not for the event loop: compressing takes a few milliseconds per
     second of audio."""
 
+    @abstractmethod
     def encode(self, samples: Pcm) -> bytes:
         """Returns the octets to send after `samples` (int16 at the voice's rate); may be empty."""
 
     def finish(self) -> bytes:
-        """Ends the file; returns its last octets, which may be none."""
+        """Ends the file; returns its last octets: none, where each sample has been returned."""
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Format:
         return self.rate_hz or voice_hz
 
 
-class RawPcm:
+class RawPcm(Encoder):
     """Raw 16-bit little-endian samples, mono, at 24000 Hz."""
 
     RATE_HZ = 24000
@@ -64,12 +67,8 @@ class RawPcm:
         """Returns `samples` resampled to `RATE_HZ`, without a header."""
         return self._resample(samples).astype("<i2", copy=False).tobytes()
 
-    def finish(self) -> bytes:
-        """Returns no octets: every sample has been returned."""
-        return b""
 
-
-class RawMulaw:
+class RawMulaw(Encoder):
     """Raw G.711 µ-law at 8000 Hz, mono, one octet per sample."""
 
     RATE_HZ = 8000
@@ -84,12 +83,8 @@ class RawMulaw:
         kernels.ulaw_encode(narrow, coded)
         return coded.tobytes()
 
-    def finish(self) -> bytes:
-        """Returns no octets: every sample has been returned."""
-        return b""
 
-
-class Wav:
+class Wav(Encoder):
     """RIFF/WAVE, PCM, 16 bit, mono, at the voice's rate."""
 
     def __init__(self, voice_hz: int) -> None:
@@ -99,10 +94,6 @@ class Wav:
         """Returns `samples` as they are, the first ones behind the header."""
         header, self._header = self._header, b""
         return header + samples.astype("<i2", copy=False).tobytes()
-
-    def finish(self) -> bytes:
-        """Returns no octets: the header states no length."""
-        return b""
 
 
 def wav_header(rate_hz: int) -> bytes:
@@ -143,7 +134,7 @@ class Sink:
         return taken
 
 
-class Compressed:
+class Compressed(Encoder):
     """Encodes with a container and a codec of FFmpeg, at the recipe's rate."""
 
     def __init__(self, recipe: Recipe, voice_hz: int) -> None:

@@ -13,14 +13,11 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, read_row
+from mediaserver.db.database import PAGE_LIMIT, Page, Row, Tx, page_of, read_row, values_of
 from mediaserver.errors import Conflict, LocalError
 from mediaserver.queue.personal_data import audit
 from mediaserver.queue.records import NewWebRoom
 from mediaserver.store.config import ABANDON, digest, upsert
-
-PAGE_LIMIT = 200
-"""The most keys on a page."""
 
 KEYS_LIMIT = 200
 """The most keys of one company."""
@@ -79,14 +76,6 @@ class KeyInfo:
     created_at_ms: int
     last_used_at_ms: int
     expires_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPage:
-    """A page of keys; `cursor` asks for the next page, "" on the last."""
-
-    keys: tuple[KeyInfo, ...]
-    cursor: str
 
 
 _INSERT_KEY = """
@@ -174,7 +163,7 @@ def remove(tx: Tx, kind: Kind, thing_id: str) -> bool:
     return True
 
 
-def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> KeyPage:
+def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> Page[KeyInfo]:
     """Returns the company's API keys, in the order of their ids."""
     rows = tx.rows(
         "SELECT * FROM api_keys WHERE company_id = :company_id AND id > :after ORDER BY id LIMIT :limit",
@@ -182,8 +171,7 @@ def keys(tx: Tx, company_id: str, *, cursor: str = "", limit: int = 50) -> KeyPa
         after=cursor,
         limit=min(limit, PAGE_LIMIT) + 1,
     )
-    page = rows[:limit]
-    return KeyPage(tuple(_key(row) for row in page), page[-1]["id"] if len(rows) > limit else "")
+    return page_of(rows, limit, _key, place="id")
 
 
 def key(tx: Tx, company_id: str, key_id: str) -> KeyInfo | None:
@@ -207,13 +195,7 @@ def make_key(tx: Tx, company_id: str, new: NewKey) -> tuple[KeyInfo, str]:
     key_id = f"key_{uuid4().hex[:16]}"
     tx.run(
         _INSERT_KEY,
-        id=key_id,
-        company_id=company_id,
-        key_sha256=digest(secret),
-        scopes=json.dumps(sorted(new.scopes)),
-        agents=json.dumps(sorted(new.agents)),
-        name=new.name,
-        hint=secret[:7],
+        **values_of(new, id=key_id, company_id=company_id, key_sha256=digest(secret), hint=secret[:7]),
     )
     made = key(tx, company_id=company_id, key_id=key_id)
     if made is None:
@@ -294,14 +276,4 @@ def _key(row: Row) -> KeyInfo:
 def open_room(tx: Tx, room: NewWebRoom) -> None:
     """Inserts a room that may be joined, and deletes those that expired more than a day ago."""
     tx.run(_FORGET_ROOMS, kept_ms=KEPT_MS, limit=FORGOTTEN_AT_ONCE)
-    tx.run(
-        _ROOM,
-        name=room.name,
-        company_id=room.company_id,
-        agent_id=room.agent_id,
-        identity=room.identity,
-        user_ref=room.user_ref,
-        variables=json.dumps(dict(room.variables), ensure_ascii=False),
-        metadata=json.dumps(dict(room.metadata), ensure_ascii=False),
-        life_ms=room.life_ms,
-    )
+    tx.run(_ROOM, **values_of(room))

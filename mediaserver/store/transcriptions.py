@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mediaserver.db.database import Tx
+from mediaserver.db.database import Tx, values_of
 
 KEPT_MS = 24 * 3600 * 1000
 """How long a transcription is kept: no longer than a retry needs."""
@@ -41,11 +41,5 @@ def find_job(tx: Tx, company_id: str, job_id: str) -> FinishedJob | None:
 def keep_job(tx: Tx, company_id: str, job_id: str, job: FinishedJob) -> None:
     """Keeps a finished job for a day; one that is kept already stays as it is."""
     tx.run("DELETE FROM transcriptions WHERE created_at_ms <= {now} - :kept_ms", kept_ms=KEPT_MS)
-    tx.run(
-        _KEEP,
-        company_id=company_id,
-        job_id=job_id,
-        file_sha256=job.file_sha256,
-        transcription=job.transcription,
-        confidence=repr(job.confidence),
-    )
+    values = values_of(job, company_id=company_id, job_id=job_id, confidence=repr(job.confidence))
+    tx.run(_KEEP, **values)

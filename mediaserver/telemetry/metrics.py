@@ -61,81 +61,68 @@ _OPEN: Mapping[BreakerState, float] = {
 }
 
 
-class _EngineFigures(Collector):
-    """Requests, failures and breakers of the engines; engines of one name together."""
+class _Scraped(Collector):
+    """Metrics that `made` makes anew for every scrape."""
 
-    def __init__(self, health: Callable[[], Iterable[EngineHealth]]) -> None:
-        self._health = health
+    def __init__(self, made: Callable[[], Iterable[Metric]]) -> None:
+        self._made = made
 
-    def collect(self) -> Iterator[Metric]:
-        """Yields the metrics of the engines."""
-        labels = ("kind", "engine")
-        requests = CounterMetricFamily("mediaserver_engine_requests", "Sent to an engine", labels=labels)
-        failures = CounterMetricFamily("mediaserver_engine_failures", "Failed requests", labels=labels)
-        breakers = GaugeMetricFamily(
-            "mediaserver_engine_breaker_open", "1: left alone after failures; 0.5: being tried", labels=labels
-        )
-        total: dict[tuple[str, str], list[EngineHealth]] = {}
-        for each in self._health():
-            total.setdefault((each.kind, each.name), []).append(each)
-        for name, those in total.items():
-            requests.add_metric(name, sum(each.requests for each in those))
-            failures.add_metric(name, sum(each.errors for each in those))
-            breakers.add_metric(name, max(_OPEN[each.state] for each in those))
-        yield from (requests, failures, breakers)
+    def collect(self) -> Iterable[Metric]:
+        """Returns the metrics of this moment."""
+        return self._made()
 
 
-class _DecoderWaits(Collector):
-    """How long callers wait for a busy recogniser; engines of one name together."""
-
-    def __init__(self, waits: Callable[[], Iterable[tuple[str, DecoderWaits]]]) -> None:
-        self._waits = waits
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields the histogram of the waits."""
-        text = "From the end of an utterance until a decoder has it"
-        family = HistogramMetricFamily("mediaserver_decoder_wait_seconds", text, labels=("engine",))
-        total: dict[str, list[DecoderWaits]] = {}
-        for name, waits in self._waits():
-            total.setdefault(name, []).append(waits)
-        bounds = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
-        for name, those in total.items():
-            counts = accumulate(map(sum, zip(*(each.counts for each in those), strict=True)))
-            buckets = list(zip(bounds, counts, strict=True))
-            family.add_metric((name,), buckets, sum(each.sum_s for each in those))
-        yield family
+def _engine_figures(health: Iterable[EngineHealth]) -> Iterator[Metric]:
+    """Yields requests, failures and breakers of the engines; engines of one name together."""
+    labels = ("kind", "engine")
+    requests = CounterMetricFamily("mediaserver_engine_requests", "Sent to an engine", labels=labels)
+    failures = CounterMetricFamily("mediaserver_engine_failures", "Failed requests", labels=labels)
+    breakers = GaugeMetricFamily(
+        "mediaserver_engine_breaker_open", "1: left alone after failures; 0.5: being tried", labels=labels
+    )
+    total: dict[tuple[str, str], list[EngineHealth]] = {}
+    for each in health:
+        total.setdefault((each.kind, each.name), []).append(each)
+    for name, those in total.items():
+        requests.add_metric(name, sum(each.requests for each in those))
+        failures.add_metric(name, sum(each.errors for each in those))
+        breakers.add_metric(name, max(_OPEN[each.state] for each in those))
+    yield from (requests, failures, breakers)
 
 
-class _TrunkServers(Collector):
-    """The trunks' servers by health, asked for at every scrape."""
-
-    def __init__(self, servers: Callable[[], Iterable[tuple[str, str]]]) -> None:
-        self._servers = servers
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yields a count for each trunk and health."""
-        said = "Servers of a trunk by what OPTIONS found"
-        family = GaugeMetricFamily("mediaserver_trunk_servers", said, labels=("trunk", "health"))
-        counts = collections.Counter(self._servers())
-        for trunk in sorted({trunk for trunk, _ in counts}):
-            for health in ("unknown", "up", "down"):
-                family.add_metric((trunk, health), counts[trunk, health])
-        yield family
+def _decoder_waits(waits: Iterable[tuple[str, DecoderWaits]]) -> Iterator[Metric]:
+    """Yields how long callers wait for a busy recogniser; engines of one name together."""
+    text = "From the end of an utterance until a decoder has it"
+    family = HistogramMetricFamily("mediaserver_decoder_wait_seconds", text, labels=("engine",))
+    total: dict[str, list[DecoderWaits]] = {}
+    for name, each in waits:
+        total.setdefault(name, []).append(each)
+    bounds = [*map(floatToGoString, WAIT_BOUNDS_S), "+Inf"]
+    for name, those in total.items():
+        counts = accumulate(map(sum, zip(*(each.counts for each in those), strict=True)))
+        buckets = list(zip(bounds, counts, strict=True))
+        family.add_metric((name,), buckets, sum(each.sum_s for each in those))
+    yield family
 
 
-class _TrunkAddresses(Collector):
-    """Whether the trunks' STUN servers answer, asked for at every scrape."""
+def _trunk_servers(servers: Iterable[tuple[str, str]]) -> Iterator[Metric]:
+    """Yields a count of servers for each trunk and health."""
+    said = "Servers of a trunk by what OPTIONS found"
+    family = GaugeMetricFamily("mediaserver_trunk_servers", said, labels=("trunk", "health"))
+    counts = collections.Counter(servers)
+    for trunk in sorted({trunk for trunk, _ in counts}):
+        for health in ("unknown", "up", "down"):
+            family.add_metric((trunk, health), counts[trunk, health])
+    yield family
 
-    def __init__(self, told: Callable[[], Iterable[tuple[str, bool]]]) -> None:
-        self._told = told
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yields 1 or 0 for each trunk with a STUN server."""
-        said = "1: the trunk's STUN server told its public address when it was asked last"
-        family = GaugeMetricFamily("mediaserver_trunk_public_address", said, labels=("trunk",))
-        for trunk, answers in sorted(self._told()):
-            family.add_metric((trunk,), float(answers))
-        yield family
+def _trunk_addresses(told: Iterable[tuple[str, bool]]) -> Iterator[Metric]:
+    """Yields 1 or 0 for each trunk with a STUN server: whether that answers."""
+    said = "1: the trunk's STUN server told its public address when it was asked last"
+    family = GaugeMetricFamily("mediaserver_trunk_public_address", said, labels=("trunk",))
+    for trunk, answers in sorted(told):
+        family.add_metric((trunk,), float(answers))
+    yield family
 
 
 SIP_CURRENT: Mapping[str, str] = {
@@ -151,41 +138,22 @@ SIP_DROPPED = ("refused", "shed", "malformed", "strays", "foreign", "blocked")
 `mediaserver_sip_dropped_total`."""
 
 
-class _SipFigures(Collector):
-    """The SIP endpoint's own counts, asked for at every scrape."""
-
-    def __init__(self, stats: Callable[[], EndpointStats]) -> None:
-        self._stats = stats
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields gauges of what there is now, and counters of what has been."""
-        stats = self._stats()
-        for field, text in SIP_CURRENT.items():
-            yield GaugeMetricFamily(f"mediaserver_sip_{field}", text, value=getattr(stats, field))
-        messages = CounterMetricFamily("mediaserver_sip_messages", "SIP messages", labels=("way",))
-        messages.add_metric(("received",), stats.received)
-        messages.add_metric(("sent",), stats.transmitted)
-        dropped = CounterMetricFamily(
-            "mediaserver_sip_dropped", "SIP messages not taken, or not sent, by why", labels=("kind",)
-        )
-        for kind in SIP_DROPPED:
-            dropped.add_metric((kind,), getattr(stats, kind))
-        wrong = CounterMetricFamily(
-            "mediaserver_sip_wrong_passwords", "Requests with wrong credentials", value=stats.wrong_passwords
-        )
-        yield from (messages, dropped, wrong)
-
-
-class _LostLines(Collector):
-    """The number of lost log lines."""
-
-    def __init__(self, lost: Callable[[], int]) -> None:
-        self._lost = lost
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields the metric of lost log lines."""
-        text = "Log lines lost for want of a reader"
-        yield CounterMetricFamily("mediaserver_log_lines_lost", text, value=self._lost())
+def _sip_figures(stats: EndpointStats) -> Iterator[Metric]:
+    """Yields the SIP endpoint's counts: gauges of what there is now, and counters of what has been."""
+    for field, text in SIP_CURRENT.items():
+        yield GaugeMetricFamily(f"mediaserver_sip_{field}", text, value=getattr(stats, field))
+    messages = CounterMetricFamily("mediaserver_sip_messages", "SIP messages", labels=("way",))
+    messages.add_metric(("received",), stats.received)
+    messages.add_metric(("sent",), stats.transmitted)
+    dropped = CounterMetricFamily(
+        "mediaserver_sip_dropped", "SIP messages not taken, or not sent, by why", labels=("kind",)
+    )
+    for kind in SIP_DROPPED:
+        dropped.add_metric((kind,), getattr(stats, kind))
+    wrong = CounterMetricFamily(
+        "mediaserver_sip_wrong_passwords", "Requests with wrong credentials", value=stats.wrong_passwords
+    )
+    yield from (messages, dropped, wrong)
 
 
 class Metrics:
@@ -258,15 +226,15 @@ class Metrics:
 
     def watch_sip(self, stats: Callable[[], EndpointStats]) -> None:
         """Shows the SIP endpoint's own counts at every scrape."""
-        self.registry.register(_SipFigures(stats))
+        self._watch(lambda: _sip_figures(stats()))
 
     def watch_trunks(
         self, servers: Callable[[], Iterable[tuple[str, str]]], told: Callable[[], Iterable[tuple[str, bool]]]
     ) -> None:
         """Shows the health of the trunks' servers at every scrape: `servers` yields a trunk's id and a health
         for each server, `told` the id of each trunk with a STUN server, and whether that answers."""
-        self.registry.register(_TrunkServers(servers))
-        self.registry.register(_TrunkAddresses(told))
+        self._watch(lambda: _trunk_servers(servers()))
+        self._watch(lambda: _trunk_addresses(told()))
 
     def watch_engines(
         self,
@@ -274,12 +242,13 @@ class Metrics:
         waits: Callable[[], Iterable[tuple[str, DecoderWaits]]] = tuple,
     ) -> None:
         """Shows the health of the engines, and the waits for a busy recogniser, at every scrape."""
-        self.registry.register(_EngineFigures(health))
-        self.registry.register(_DecoderWaits(waits))
+        self._watch(lambda: _engine_figures(health()))
+        self._watch(lambda: _decoder_waits(waits()))
 
     def watch_log(self, lost: Callable[[], int]) -> None:
         """Shows how many log lines were lost, at every scrape."""
-        self.registry.register(_LostLines(lost))
+        name, text = "mediaserver_log_lines_lost", "Log lines lost for want of a reader"
+        self._watch(lambda: [CounterMetricFamily(name, text, value=lost())])
 
     def show_ledger(self, counts: Mapping[str, int]) -> None:
         """Shows how many calls the ledger holds in each stage."""
@@ -288,6 +257,9 @@ class Metrics:
     def show_deliveries(self, counts: Mapping[str, int]) -> None:
         """Shows how many webhook deliveries there are in each state."""
         _show(self.webhooks, counts)
+
+    def _watch(self, made: Callable[[], Iterable[Metric]]) -> None:
+        self.registry.register(_Scraped(made))
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         return Counter(f"mediaserver_{name}", text, labels, registry=self.registry)

@@ -810,23 +810,21 @@ PROSODY_HOP: Final = 40  # 10 ms
 PROSODY_WINDOW: Final = 128  # 32 ms: two periods of the lowest voice
 PROSODY_SHORTEST: Final = 9  # lags: 444 Hz
 PROSODY_LONGEST: Final = 60  # to 67 Hz
+PROSODY_QUIET: Final = 40.0  # 32 dB
 
 
-@compiled(_F64(_F32, _F32), fastmath=True, inner=True)
-def _autocorrelate(samples: Floats, scores: Floats) -> float:
-    """Normalised, at every lag, of the first window of `samples`; returns its energy. Lag 0 is left 0."""
-    energy = np.float32(1.0)
-    for i in range(PROSODY_WINDOW):
-        energy += samples[i] * samples[i]
+@compiled(_VOID(_F32, _TYPES.int64[::1], _F64, _F32), fastmath=True, inner=True)
+def _autocorrelate(samples: Floats, powers: npt.NDArray[np.int64], least: float, scores: Floats) -> None:
+    """Normalised, at every lag, of the first window of `samples`. `powers`: sums of the squares of all
+    samples before each; `least`: added to the power of a window. Lag 0 is left 0."""
+    energy = powers[PROSODY_WINDOW] - powers[0] + least
     for lag in range(PROSODY_SHORTEST - 1, PROSODY_LONGEST + 2):
         later = samples[lag : lag + PROSODY_WINDOW]
         product = np.float32(0.0)
-        power = np.float32(1.0)
         for i in range(PROSODY_WINDOW):
             product += samples[i] * later[i]
-            power += later[i] * later[i]
+        power = powers[lag + PROSODY_WINDOW] - powers[lag] + least
         scores[lag] = product / np.sqrt(energy * power)
-    return float(energy)
 
 
 @compiled(_I64(_F32), inner=True)
@@ -842,18 +840,38 @@ def _shortest_peak(scores: Floats) -> int:
     return 0
 
 
-@compiled(_VOID(_F32, _F32_2D), fastmath=True)
-def prosody(samples: Floats, out: Floats) -> None:
-    """Level, pitch and voicing every 10 ms. `samples` at 4 kHz, at least `rows * 40 + 188` of them; `out`:
-    rows of (RMS, pitch in Hz, normalised autocorrelation at its lag). The pitch is that of the shortest lag
-    whose correlation is nearly the best (Boersma 1993 has the reason: octaves), interpolated."""
-    scores = np.zeros(PROSODY_LONGEST + 2, np.float32)
+@compiled(_TYPES.void(_I16, _I64, _F32, _F32_2D), _TYPES.void(_I16_IN, _I64, _F32, _F32_2D), fastmath=True)
+def prosody(samples: Pcm, ratio: int, thin: Floats, out: Floats) -> None:
+    """Level, pitch and voicing every 10 ms. `samples`: at `ratio` times 4 kHz; `thin`: room for all of them
+    at 4 kHz, at least `rows * 40 + 188`; `out`: rows of (RMS, pitch in Hz, normalised autocorrelation at its
+    lag). The pitch is that of the shortest lag whose correlation is nearly the best (Boersma 1993 has the
+    reason: octaves), interpolated. No pitch is sought in rows more than `PROSODY_QUIET` times quieter than
+    the loudest."""
+    powers = np.empty(thin.shape[0] + 1, np.int64)
+    powers[0] = 0
+    for i in range(thin.shape[0]):
+        total = 0
+        for k in range(ratio):
+            total += samples[i * ratio + k]
+        thin[i] = total  # the mean of the samples, `ratio` times: whole numbers are added faster
+        powers[i + 1] = powers[i] + total * total
+    least = float(ratio * ratio)
+    loudest = np.float32(0.0)
     for row in range(out.shape[0]):
         start = row * PROSODY_HOP
-        energy = _autocorrelate(samples[start : start + PROSODY_WINDOW + PROSODY_LONGEST + 1], scores)
+        out[row, 0] = np.sqrt(
+            ((powers[start + PROSODY_WINDOW] - powers[start]) / least + 1.0) / PROSODY_WINDOW
+        )
+        loudest = max(loudest, out[row, 0])
+    scores = np.zeros(PROSODY_LONGEST + 2, np.float32)
+    for row in range(out.shape[0]):
+        out[row, 1], out[row, 2] = 0.0, 0.0
+        if (out[row, 0] + 1.0) * PROSODY_QUIET < loudest:
+            continue
+        start = row * PROSODY_HOP
+        heard = thin[start : start + PROSODY_WINDOW + PROSODY_LONGEST + 1]
+        _autocorrelate(heard, powers[start:], least, scores)
         lag = _shortest_peak(scores)
-        out[row, 0] = np.sqrt(energy / PROSODY_WINDOW)
-        out[row, 1] = 0.0
         out[row, 2] = scores[lag]
         if lag:
             bend = scores[lag - 1] - 2.0 * scores[lag] + scores[lag + 1]
@@ -993,7 +1011,7 @@ def warm() -> None:
     echo_remember(rings, 0, thinned)
     weights, echo = np.zeros((2, ECHO_TAPS), np.float32), np.zeros(ECHO_COLUMNS, np.float32)
     echo_share(rings, 0, thinned, sums, weights, echo)
-    prosody(np.zeros(PROSODY_HOP + 188, np.float32), np.zeros((1, 3), np.float32))
+    prosody(np.zeros(456, np.int16), 2, np.zeros(PROSODY_HOP + 188, np.float32), np.zeros((1, 3), np.float32))
     tables = np.zeros((LINE_BINS + 1, LINE_WINDOW), np.float32)
     line_step(
         pcm, np.zeros(LINE_WINDOW + LINE_BINS, np.float32), tables, tables, np.zeros(LINE_COLUMNS, np.float32)

@@ -3,11 +3,12 @@ words."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.audio import Pcm, kernels
 
@@ -27,7 +28,7 @@ _FLOOR: Final = 1.0
 _PITCHED_WITHIN_MS: Final = 300
 _PITCHED_MS: Final = 60  # of voice with a pitch; a cough or a click has none, the shortest word 80 ms
 
-Pitches = npt.NDArray[np.float32]
+Values: TypeAlias = Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +60,25 @@ class Prosody:
     down_st: float = 0.0
     late_high_st: float = 0.0
     late_fall_st: float = 0.0
-    held_ms: int = 0
+    held_ms: float = 0
     stretch_high_st: float = 0.0
     stretch_low_st: float = 0.0
     stretch_fall_st: float = 0.0
     peak_fall_st: float = 0.0
-    since_peak_ms: int = 0
+    since_peak_ms: float = 0
     drop_db: float = 0.0
     fade_db: float = 0.0
-    voiced_ms: int = 0
+    voiced_ms: float = 0
 
 
 _SILENT: Final = Prosody()
 
-_Voice: TypeAlias = tuple[Pitches, Pitches, npt.NDArray[np.intp]]
-"""Pitch of the voiced frames in semitones, level of all frames in dB, indices of the voiced frames."""
+_Voice: TypeAlias = tuple[Values, Values, Sequence[int]]
+"""Of the voiced frames: pitch in semitones, level in dB, index."""
 
 
 def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
-    """Measures the prosody before the pause at the end of `audio`: int16 at a multiple of 4 kHz. Takes 0.2
+    """Measures the prosody before the pause at the end of `audio`: int16 at a multiple of 4 kHz. Takes 0.1
     ms."""
     voice = _voice_in(audio, rate_hz)
     return _SILENT if voice is None else _measured(*voice)
@@ -85,32 +86,21 @@ def prosody_of(audio: Pcm, rate_hz: int) -> Prosody:
 
 def _voice_in(audio: Pcm, rate_hz: int) -> _Voice | None:
     ratio = rate_hz // kernels.PROSODY_HZ
-    size = min(len(audio), int(LOOK_BACK_S * rate_hz)) // ratio * ratio
-    thin = _thinned(audio[len(audio) - size :], ratio)
-    count = (len(thin) - kernels.PROSODY_WINDOW - kernels.PROSODY_LONGEST) // kernels.PROSODY_HOP
+    size = min(len(audio), int(LOOK_BACK_S * rate_hz)) // ratio
+    count = (size - kernels.PROSODY_WINDOW - kernels.PROSODY_LONGEST) // kernels.PROSODY_HOP
     if count < _LEAST:
         return None
     rows = np.empty((count, 3), np.float32)
-    kernels.prosody(thin, rows)
+    kernels.prosody(audio[len(audio) - size * ratio :], ratio, np.empty(size, np.float32), rows)
     level_db = 20.0 * np.log10(rows[:, 0] + _FLOOR)
     voiced = (rows[:, 2] > _VOICING) & (level_db > level_db.max() - _LOUD_DB)
     at = np.flatnonzero(voiced)
     if len(at) < _LEAST:
         return None
     pitch_st = 12.0 * np.log2(rows[at, 1])
-    own = np.abs(pitch_st - _quantile(np.sort(pitch_st), 0.5)) < _RANGE_ST
-    return (pitch_st[own], level_db, at[own]) if own.sum() >= _LEAST else None
-
-
-def _thinned(audio: Pcm, ratio: int) -> npt.NDArray[np.float32]:
-    """The mean of each `ratio` samples, by columns: numpy's mean over such short rows takes 14 times as
-    long."""
-    columns = audio.reshape(-1, ratio)
-    total = columns[:, 0].astype(np.float32)
-    for column in range(1, ratio):
-        total += columns[:, column]
-    total /= ratio
-    return total
+    own = np.abs(pitch_st - _quantile(np.sort(pitch_st).tolist(), 0.5)) < _RANGE_ST
+    at = at[own]
+    return (pitch_st[own].tolist(), level_db[at].tolist(), at.tolist()) if len(at) >= _LEAST else None
 
 
 def is_pitched(audio: Pcm, rate_hz: int) -> bool:
@@ -120,60 +110,55 @@ def is_pitched(audio: Pcm, rate_hz: int) -> bool:
     return voice is not None and len(voice[2]) * 10 >= _PITCHED_MS
 
 
-def _measured(pitch_st: Pitches, level_db: Pitches, at: npt.NDArray[np.intp]) -> Prosody:
-    """Computes the measures. `pitch_st`: pitches of the voiced frames, whose indices are `at`."""
-    gaps = np.flatnonzero(np.diff(at) > _BREAK)
-    begin = int(gaps[-1]) + 1 if len(gaps) else 0
-    loud = level_db[at]
-    told = Prosody(
-        fade_db=float(loud.max() - loud[-6:].mean()),
-        held_ms=int(at[-1] - at[begin] + 1) * 10,
-        voiced_ms=len(at) * 10,
-    )
-    if len(pitch_st) < _ENDING + _LEAST:
-        return told
-    told = replace(told, drop_db=_quantile(np.sort(loud), 0.8) - _quantile(np.sort(loud[-_LATE:]), 0.8))
-    ordered = np.sort(pitch_st[:-_ENDING])
-    told = _of_the_stretch(told, pitch_st[begin:], _quantile(ordered, 0.5))
-    return _of_the_end(told, pitch_st, ordered)
+def _measured(pitch_st: Values, loud_db: Values, at: Sequence[int]) -> Prosody:
+    """Computes the measures of the voiced frames: their pitches, their levels, their indices. For so few
+    values lists take a fifth of the time of arrays."""
+    begin = next((i for i in range(len(at) - 1, 0, -1) if at[i] - at[i - 1] > _BREAK), 0)
+    told: dict[str, float] = {"fade_db": max(loud_db) - _mean(loud_db[-_LAST:])}
+    if len(pitch_st) >= _ENDING + _LEAST:
+        told["drop_db"] = _quantile(sorted(loud_db), 0.8) - _quantile(sorted(loud_db[-_LATE:]), 0.8)
+        before = sorted(pitch_st[:-_ENDING])
+        told |= _of_the_stretch(pitch_st[begin:], _quantile(before, 0.5)) | _of_the_end(pitch_st, before)
+    return Prosody(held_ms=(at[-1] - at[begin] + 1) * 10, voiced_ms=len(at) * 10, **told)
 
 
-def _of_the_end(told: Prosody, pitch_st: Pitches, before: Pitches) -> Prosody:
-    """Adds the measures of the ending against the pitches `before`, which are sorted."""
+def _of_the_end(pitch_st: Values, before: Values) -> dict[str, float]:
+    """The measures of the ending against the pitches `before`, which are sorted."""
     ending = pitch_st[-_ENDING:]
-    last = ending[-_LAST:]
-    end, middle, whole = _quantile(np.sort(ending), 0.5), _quantile(before, 0.5), np.sort(pitch_st)
-    late = np.sort(pitch_st[-_LATE:])
-    return replace(
-        told,
-        fall_st=middle - end,
-        last_st=middle - _quantile(np.sort(last), 0.5),
-        floor_st=_quantile(before, 0.1) - end,
-        over_floor_st=float(last.mean()) - _quantile(whole, 0.05),
-        higher=float((before > end).mean()),
-        up_st=_quantile(whole, 0.95) - middle,
-        down_st=middle - _quantile(whole, 0.05),
-        late_high_st=float(late[-1]) - middle,
-        late_fall_st=_quantile(late, 0.9) - float(last.mean()),
-    )
+    last, whole, late = ending[-_LAST:], sorted(pitch_st), sorted(pitch_st[-_LATE:])
+    end, middle = _quantile(sorted(ending), 0.5), _quantile(before, 0.5)
+    return {
+        "fall_st": middle - end,
+        "last_st": middle - _quantile(sorted(last), 0.5),
+        "floor_st": _quantile(before, 0.1) - end,
+        "over_floor_st": _mean(last) - _quantile(whole, 0.05),
+        "higher": (len(before) - bisect_right(before, end)) / len(before),
+        "up_st": _quantile(whole, 0.95) - middle,
+        "down_st": middle - _quantile(whole, 0.05),
+        "late_high_st": late[-1] - middle,
+        "late_fall_st": _quantile(late, 0.9) - _mean(last),
+    }
 
 
-def _of_the_stretch(told: Prosody, stretch: Pitches, middle: float) -> Prosody:
-    """Adds the measures of the last stretch of voice."""
-    peak = float(stretch.max())
-    return replace(
-        told,
-        stretch_high_st=peak - middle,
-        stretch_low_st=float(stretch.min()) - middle,
-        stretch_fall_st=float(stretch[0] - stretch[-1]),
-        peak_fall_st=peak - float(stretch[-_LAST:].mean()),
-        since_peak_ms=int(len(stretch) - stretch.argmax()) * 10,
-    )
+def _of_the_stretch(stretch: Values, middle: float) -> dict[str, float]:
+    """The measures of the last stretch of voice."""
+    peak = max(stretch)
+    return {
+        "stretch_high_st": peak - middle,
+        "stretch_low_st": min(stretch) - middle,
+        "stretch_fall_st": stretch[0] - stretch[-1],
+        "peak_fall_st": peak - _mean(stretch[-_LAST:]),
+        "since_peak_ms": (len(stretch) - stretch.index(peak)) * 10,
+    }
 
 
-def _quantile(ordered: Pitches, share: float) -> float:
-    """The quantile, interpolated like numpy's, which takes ten times as long for so few values."""
+def _mean(values: Values) -> float:
+    return sum(values) / len(values)
+
+
+def _quantile(ordered: Values, share: float) -> float:
+    """The quantile, interpolated like numpy's."""
     at = share * (len(ordered) - 1)
     below = int(at)
     above = min(below + 1, len(ordered) - 1)
-    return float(ordered[below] + (at - below) * (ordered[above] - ordered[below]))
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])

@@ -97,7 +97,8 @@ def cleaned(value: Any, *, deepest: int = MAX_DEPTH) -> Any:
 def clean_text(text: str) -> str:
     """Replaces NUL and halves of surrogate pairs in `text` by U+FFFD, so that databases and sockets accept
     it."""
-    return _UNFIT.sub(_REPLACEMENT, text)
+    fits = text.isascii() and "\0" not in text
+    return text if fits else _UNFIT.sub(_REPLACEMENT, text)
 
 
 def _refuse(_: str) -> NoReturn:

@@ -59,6 +59,15 @@ class MediaClock:
         if offset - self._base > _REBASE_S:
             self._base = self._current = self._previous = offset
 
+    def observe_all(self, told: Sequence[Told], samples: int) -> None:
+        """Notes frames of so many samples as a line has heard them, as `observe` does each."""
+        period = self._period
+        for position, arrived_ns, _, _, _ in told:
+            end, now = position + samples, arrived_ns / _NS
+            offset = now - end * period
+            if end >= self._window_end or offset < self._current or offset - self._base > _REBASE_S:
+                self.observe(end, now)
+
     def time_of(self, position: int) -> float:
         """Gives the loop time at which `position` arrived, or would have without jitter; infinity before any
         frame."""
@@ -107,17 +116,16 @@ class KeptAudio:
 
     def add_all(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes frames as a line has heard them, as `add` does each."""
-        observe, size = self.clock.observe, self._n
-        echo = 0
-        for position, arrived_ns, _, note, _ in told:
-            observe(position + size, arrived_ns / _NS)
-            echo |= note & _LINES_ECHO
-        self.last_at, self.end = told[-1][1] / _NS, told[-1][0] + size
-        notes = [_ECHO if note & _LINES_ECHO else 0 for _, _, _, note, _ in told] if echo else None
-        self._put(frames, notes)
+        self.clock.observe_all(told, self._n)
+        self.last_at, self.end = told[-1][1] / _NS, told[-1][0] + self._n
+        notes = [_ECHO if each[3] & _LINES_ECHO else 0 for each in told]
+        echo = any(notes)
+        self._put(frames, notes if echo else None)
         if self.listening is not None:
-            for at, frame in enumerate(frames):
-                self.listening.push(self.silence if notes is not None and notes[at] else frame)
+            if echo:
+                frames = frames.copy()
+                frames[np.array(notes) != 0] = 0
+            self.listening.push(frames.reshape(-1))
 
     def _keep(self, frame: Pcm, *, echo: bool) -> None:
         slot = self._slot

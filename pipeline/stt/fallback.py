@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, ParamSpec, TypeVar
 
@@ -202,7 +202,7 @@ class FallbackListening:
             self._broken = broken
         self._drop()
 
-    def _contained(self) -> AbstractContextManager[None]:
+    def _contained(self) -> contained:
         return contained(self._name, **self._fallback.fields)
 
     @property

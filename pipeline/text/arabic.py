@@ -144,7 +144,7 @@ _UNITS: Final = MappingProxyType(
 
 
 class Arabic:
-    """Figures in Arabic words; a `pipeline.text.normalise.Reading`. Days come before months."""
+    """Figures in Arabic words; a `pipeline.text.spoken_forms.Reading`. Days come before months."""
 
     month_first = False
     words = MappingProxyType(

@@ -95,7 +95,7 @@ _UNITS: Final = MappingProxyType(
 
 
 class English:
-    """Figures in English words; a `pipeline.text.normalise.Reading`. `month_first`: 12/3 is the third of
+    """Figures in English words; a `pipeline.text.spoken_forms.Reading`. `month_first`: 12/3 is the third of
     December."""
 
     _WORDS = MappingProxyType(

@@ -98,8 +98,10 @@ def _any_of(phrases: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, longest))})(?!\S)")
 
 
-def _numbered(text: str, *, first: int, step: int = 1) -> dict[str, int]:
-    return {word: first + step * index for index, word in enumerate(folded(text).split())}
+def _numbered(text: str, *, first: int = 0, step: int = 1) -> dict[str, int]:
+    """Words of rising numbers; spellings of one number are joined by "/"."""
+    spelled = enumerate(folded(text).split())
+    return {word: first + step * index for index, words in spelled for word in words.split("/")}
 
 
 _SPOKEN: Final = [English(month_first=True).ordinal(day).replace("-", " ") for day in range(1, 32)]
@@ -183,65 +185,36 @@ ARABIC = Lexicon(
         "مو متأكد, مش متأكد, مش متأكدة, غير متأكد, لست متأكدا, لست متأكدة, لا أسمعك, ما أسمعك, لا أفهم, "
         "ما فهمت, لم أفهم",
     ),
-    units={
-        **_numbered("صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة عشرة", first=0),
-        **_numbered("واحدة اثنين ثلاث أربع خمس ست سبع ثمان تسع عشر", first=1),
-        **_numbered("أحد اثنا", first=1),
-        **_numbered("إحدى اثنتا", first=1),
-        **_numbered("اتنين تلاتة", first=2),
-        **_numbered("اثنتان", first=2),
-        **_numbered("ثماني", first=8),
-        **_numbered("تمانية", first=8),
-        **_numbered("زيرو", first=0),
-        **_numbered("وحدة ثنين", first=1),
-        **_numbered("تنين", first=2),
-        **_numbered("ثنتين تلات", first=2),
-        **_numbered("تنتين", first=2),
-        **_numbered("تمان", first=8),
-        **_numbered("تمنية", first=8),
-        **_numbered("حداشر اتناشر تلتاشر اربعتاشر خمستاشر ستاشر سبعتاشر تمنتاشر تسعتاشر", first=11),
-        **_numbered("احداشر اطناشر تلاتاشر", first=11),
-        **_numbered("حدعش طنعش ثلطعش اربعطعش خمسطعش سطعش سبعطعش ثمنطعش تسعطعش", first=11),
-        **_numbered("احدعش اطنعش ثلاثطعش اربعتعش خمستعش ستعش سبعتعش تمنتعش تسعتعش", first=11),
-        **_numbered("حداعش اثنعش تلطعش", first=11),
-        **_numbered("اتنعش تلتعش", first=12),
-        **_numbered("ثمانطعش", first=18),
-    },
-    tens={
-        **_numbered("عشرين ثلاثين أربعين خمسين ستين سبعين ثمانين تسعين", first=20, step=10),
-        **_numbered("عشرون ثلاثون أربعون خمسون ستون سبعون ثمانون تسعون", first=20, step=10),
-        **_numbered("تلاتين", first=30),
-        **_numbered("تمانين", first=80),
-    },
-    hundreds={
-        **_numbered("مئتان ثلاثمئة أربعمئة خمسمئة ستمئة سبعمئة ثمانمئة تسعمئة", first=200, step=100),
-        **_numbered("مائتان ثلاثمائة أربعمائة خمسمائة ستمائة سبعمائة ثمانمائة تسعمائة", first=200, step=100),
-        **_numbered("مئتين", first=200),
-        **_numbered("مائتين", first=200),
-        **_numbered("ميتين تلتمية ربعمية خمسمية ستمية سبعمية تمنمية تسعمية", first=200, step=100),
-        **_numbered("ثلاثمية اربعمية", first=300, step=100),
-        **_numbered("ثلثمية", first=300),
-        **_numbered("ثمنمية", first=800),
-        **_numbered("ألفين", first=2000),
-        **_numbered("ألفان", first=2000),
-    },
-    scales={
-        **_numbered("مئة", first=100),
-        **_numbered("مائة", first=100),
-        **_numbered("مية", first=100),
-        **_numbered("ألف", first=1000),
-        **_numbered("آلاف", first=1000),
-        **_numbered("ألفا", first=1000),
-        **_numbered("تلاف", first=1000),
-        **_numbered("مليون", first=1_000_000),
-        **_numbered("ملايين", first=1_000_000),
-    },
+    units=_numbered(
+        "صفر/زيرو واحد/واحدة/أحد/إحدى/وحدة اثنان/اثنين/اثنا/اثنتا/اتنين/اثنتان/ثنين/تنين/ثنتين/تنتين "
+        "ثلاثة/ثلاث/تلاتة/تلات أربعة/أربع خمسة/خمس ستة/ست سبعة/سبع ثمانية/ثمان/ثماني/تمانية/تمان/تمنية "
+        "تسعة/تسع عشرة/عشر حداشر/احداشر/حدعش/احدعش/حداعش اتناشر/اطناشر/طنعش/اطنعش/اثنعش/اتنعش "
+        "تلتاشر/تلاتاشر/ثلطعش/ثلاثطعش/تلطعش/تلتعش اربعتاشر/اربعطعش/اربعتعش خمستاشر/خمسطعش/خمستعش "
+        "ستاشر/سطعش/ستعش سبعتاشر/سبعطعش/سبعتعش تمنتاشر/ثمنطعش/تمنتعش/ثمانطعش تسعتاشر/تسعطعش/تسعتعش"
+    ),
+    tens=_numbered(
+        "عشرين/عشرون ثلاثين/ثلاثون/تلاتين أربعين/أربعون خمسين/خمسون ستين/ستون سبعين/سبعون "
+        "ثمانين/ثمانون/تمانين تسعين/تسعون",
+        first=20,
+        step=10,
+    ),
+    hundreds=_numbered(
+        "مئتان/مائتان/مئتين/مائتين/ميتين ثلاثمئة/ثلاثمائة/تلتمية/ثلاثمية/ثلثمية "
+        "أربعمئة/أربعمائة/ربعمية/اربعمية خمسمئة/خمسمائة/خمسمية ستمئة/ستمائة/ستمية سبعمئة/سبعمائة/سبعمية "
+        "ثمانمئة/ثمانمائة/تمنمية/ثمنمية تسعمئة/تسعمائة/تسعمية",
+        first=200,
+        step=100,
+    )
+    | _numbered("ألفين/ألفان", first=2000),
+    scales=_numbered("مئة/مائة/مية", first=100)
+    | _numbered("ألف/آلاف/ألفا/تلاف", first=1000)
+    | _numbered("مليون/ملايين", first=1_000_000),
     teen_marks=_words("عشر عشرة"),
     joins=_words("و"),
     joining_prefix="و",
     units_first=True,
-    repeats={**_numbered("دبل", first=2), **_numbered("تربل", first=3)},
-    again={**_numbered("مرتين", first=2), **_numbered("مكرر", first=2)},
+    repeats=_numbered("دبل تربل", first=2),
+    again=_numbered("مرتين/مكرر", first=2),
     corrections=_words("لا آسف عفوا أقصد قصدي بل"),
     digit_glue=_words("هو هي رقمي الرقم رقم ثم بعدين بعدها نعم يعني طيب من فضلك أوله آخره شرطة"),
     go_on="تفضل، أكمل.",

@@ -20,10 +20,12 @@ from pipeline.text.english import English
 from pipeline.text.patterns import (
     AMOUNT,
     ANY,
+    ENDINGS,
     FIGURES,
     LARGE,
     MONTHS,
     PLAIN,
+    SHORT,
     SIGNS,
     UNIT_NAMES,
     VULGAR,
@@ -51,10 +53,16 @@ def verbalize(text: str, language: str) -> str:
     if reading is None:
         return text.translate(FIGURES)
     plain = PLAIN.fullmatch(text) is not None and "www." not in text and "://" not in text
-    if plain and "." not in text and WEEKDAYS.search(text) is None:
+    if plain and WEEKDAYS.search(text) is None and ("." not in text or _only_ends_sentences(text)):
         return text
     figures = text.translate(FIGURES)
     return ANY.sub(lambda match: _read(match, reading), figures)
+
+
+def _only_ends_sentences(text: str) -> bool:
+    """Whether no dot of a text without figures and signs belongs to an address or an abbreviation; found out
+    in a tenth of the time that `ANY` takes to match nothing."""
+    return text.isascii() and ENDINGS.fullmatch(text) is not None and SHORT.search(text) is None
 
 
 def _reading(language: str) -> Reading | None:

@@ -211,3 +211,6 @@ _PARTS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )  # fmt: skip
 ANY: Final = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items()), re.IGNORECASE)
+SHORT: Final = re.compile(_PARTS["short"])
+ENDINGS: Final = re.compile(r"(?:[^./]|\.(?=\s|\Z))*+")
+"""Text whose dots end words, in sentences or abbreviations."""

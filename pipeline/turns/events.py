@@ -33,6 +33,8 @@ class State(Enum):
     CLOSING = auto()  # the last words, which the caller cannot interrupt
     ENDED = auto()
 
+    __hash__ = object.__hash__  # Python's of an `Enum` is not compiled, and each event looks states up
+
 
 # Events -----------------------------------------------------------------------------------------------------
 
@@ -192,6 +194,8 @@ class Inner(Enum):
     FAREWELL_OVERDUE = auto()
     CLOSING_ENDED = auto()
     DURATION_REACHED = auto()
+
+    __hash__ = object.__hash__
 
 
 # Actions ----------------------------------------------------------------------------------------------------

@@ -44,12 +44,6 @@ from sip.sdp.security import Handshake
 PATIENCE_MS: Final = 40
 """How long a lost packet holds up what is behind it."""
 
-_HOUSEKEEPING_S: Final = 0.25
-_GROUPS: Final = 5
-"""Groups of streams, each of which keeps house at one moment: a wake of the loop costs more than what is
-done."""
-
-_SLACK: Final = 0.01  # of a round: a timer may fire a little early
 _NS: Final = 1_000_000_000
 
 
@@ -171,7 +165,6 @@ class MediaStream:
         self._remote: Address | None = None
         self._symmetric, self._strange = False, 0
         self._timeout_s, self._configured_s = math.inf, 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
     def open(
@@ -269,12 +262,14 @@ class MediaStream:
             prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
             line["latch_ns"] = round(SILENT_S * _NS)
             begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
-            self._line = line
+        # Not the record that kernels were handed, with which numpy keeps 4 KiB for its life.
+        self._line = self._plane.rows[self._number]
         self._heard = Heard(self._line)
         self._reports.begin(self._line, now)
         self._state = StreamState.FLOWING
         self._attached.begin(self._heard, Outgoing(self._line, self._plane.poke))
-        self._housekeep()
+        self._plane.rounds.join(self._number, self._keep_house)
+        self._keep_house(now)
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; None disconnects. What arrived before is not kept."""
@@ -306,6 +301,7 @@ class MediaStream:
             now = self._loop.time()
             self._reports.send(now, bye=True)
             self._attached.end()
+            self._plane.rounds.leave(self._number)
             self._heard = None  # the row is another stream's soon
             self._plane.shut(self._number, self._rtp)
             self._security.close(self._line)
@@ -314,8 +310,6 @@ class MediaStream:
         else:
             self._plane.give_back(self._number)
         self._state = StreamState.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
         self._keying.close()
         self._reports.close()
         for bound in (self._rtp, self._rtcp):
@@ -421,9 +415,7 @@ class MediaStream:
     def _sendable(self, address: Address | None) -> Address | None:
         return sendable(address, self.reaches)
 
-    def _housekeep(self) -> None:
-        now = self._loop.time()
-        self._timer = self._loop.call_at(_next_round(self._number, now), self._housekeep)
+    def _keep_house(self, now: float) -> None:
         self._reports.send_due(now)
         self._reports.send_beside(self._security.flight(now), self._remote)
         wrong = self._security.wrong(self._line)
@@ -434,13 +426,6 @@ class MediaStream:
             self._timeout_s = math.inf  # said once
             if self.on_timeout is not None:
                 self.on_timeout()
-
-
-def _next_round(number: int, now: float) -> float:
-    """When stream `number` keeps house next: with others of its group."""
-    group_s = number % _GROUPS * _HOUSEKEEPING_S / _GROUPS
-    rounds = math.floor((now - group_s) / _HOUSEKEEPING_S + _SLACK) + 1
-    return rounds * _HOUSEKEEPING_S + group_s
 
 
 def _drain(bound: socket.socket) -> None:

@@ -84,7 +84,7 @@ async def test_a_failure_is_found_in_the_log_by_its_request_id(
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("api.calls.summary", broken)
+    monkeypatch.setattr("api.calls.listed", broken)
     await _placed(client, OUTBOUND)
     async with client.get(CALLS, headers=bearer(KEY)) as answer:
         assert answer.status == 500

@@ -75,8 +75,8 @@ async def test_a_token_names_its_room_its_person_and_its_end(place: tuple[Client
             "company_id": "acme",
             "agent_id": OUTBOUND,
             "identity": "user7.b",
-            "variables": '{"name": "Bo", "age": "7"}',
-            "metadata": '{"shop": "north", "preCallVariables": {"id": 9}}',
+            "variables": '{"name":"Bo","age":"7"}',
+            "metadata": '{"shop":"north","preCallVariables":{"id":9}}',
             "life_ms": 900_000,
         }
     ]

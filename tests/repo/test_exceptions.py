@@ -19,8 +19,8 @@ ALLOWED: Final = {
     "api/http/errors.py:answer_errors": "the HTTP middleware: a request that breaks is answered with 500",
     "mediaserver/db/sqlite.py:_failure_of": "the writing thread: whoever waits for the work is told",
     "mediaserver/telemetry/logging.py:LineHandler.emit": "the `str` of a field: who logs must not fail",
-    "pipeline/errors.py:boundary": "a task, and somebody else's code: logged, and goes no further",
-    "pipeline/errors.py:contained": "an engine or an agent: whatever it raises becomes an `EngineError`",
+    "pipeline/errors.py:boundary.__exit__": "a task, and somebody else's code: logged, and goes no further",
+    "pipeline/errors.py:contained.__exit__": "an engine or an agent: what it raises becomes an `EngineError`",
     "pipeline/stt/fallback.py:FallbackListening._attempt": "a recogniser, for every frame: `contained` logs",
     "pipeline/stt/whisper/batching.py:DecodeQueue._pass": "a decoding thread: whoever waits is told",
     "pipeline/stt/whisper/process.py:reported": "a helper process of a model: the server is told",
@@ -48,7 +48,7 @@ def _aliases(tree: ast.AST) -> Mapping[str, str]:
 
 
 def _inside(node: ast.AST, names: tuple[str, ...], aliases: Mapping[str, str]) -> Iterator[str]:
-    if _is_broad(node, aliases):
+    if _is_broad(node, aliases) or (names[-1:] == ("__exit__",) and _judges_all(node, aliases)):
         yield ".".join(names)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         names = (*names, node.name)
@@ -62,6 +62,15 @@ def _is_broad(node: ast.AST, aliases: Mapping[str, str]) -> bool:
     if isinstance(node, ast.Call) and aliases.get(_last(node.func), _last(node.func)) == "suppress":
         return any(_names_all(argument, aliases) for argument in node.args)
     return False
+
+
+def _judges_all(node: ast.AST, aliases: Mapping[str, str]) -> bool:
+    """Whether the end of a `with` asks if what ended its block is any exception at all."""
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and _names_all(node.args[1], aliases)
+    )
 
 
 def _names_all(kind: ast.expr, aliases: Mapping[str, str]) -> bool:

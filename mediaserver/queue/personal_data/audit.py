@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from mediaserver.db.database import Tx, read_row
-
-PAGE_LIMIT = 200
+from mediaserver.db.database import PAGE_LIMIT, Page, Tx, page_of, read_row, values_of
 
 _ADD = """
 INSERT INTO audit (company_id, key_id, request_id, operation, subject, created_at_ms)
@@ -31,30 +30,13 @@ class Audited:
     created_at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """A page of the log, newest first; `cursor` asks for the next page, "" on the last."""
-
-    entries: tuple[Audited, ...]
-    cursor: str
-
-
 def add(tx: Tx, entry: Audited) -> None:
     """Adds an entry to the log, at the database's time."""
-    tx.run(
-        _ADD,
-        company_id=entry.company_id,
-        key_id=entry.key_id,
-        request_id=entry.request_id,
-        operation=entry.operation,
-        subject=entry.subject,
-    )
+    tx.run(_ADD, **values_of(entry))
 
 
-def find(tx: Tx, company_id: str, *, subject: str = "", before: int = 0, limit: int = 50) -> AuditPage:
+def find(tx: Tx, company_id: str, *, subject: str = "", before: int = 0, limit: int = 50) -> Page[Audited]:
     """Returns the company's log, newest first, of everything or of one subject."""
     limit = min(limit, PAGE_LIMIT)
     rows = tx.rows(_FIND, company_id=company_id, subject=subject, before=before, limit=limit + 1)
-    page = rows[:limit]
-    entries = tuple(read_row(Audited, row) for row in page)
-    return AuditPage(entries, str(page[-1]["position"]) if len(rows) > limit else "")
+    return page_of(rows, limit, partial(read_row, Audited))

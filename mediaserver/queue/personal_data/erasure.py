@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from mediaserver.db.database import Row, Tx, among, read_row
+from mediaserver.db.database import PAGE_LIMIT, Page, Row, Tx, among, page_of, read_row
 from mediaserver.errors import Conflict, NotFound
 from mediaserver.queue import search
 from mediaserver.queue.cancel import request_hangup
@@ -19,7 +19,6 @@ from mediaserver.queue.records import Stage
 from mediaserver.queue.rules import erased_contact
 
 UNDER_HOLD = "It is under a legal hold"
-PAGE_LIMIT = 200
 
 _ABOUT = """
 SELECT c.id, c.stage, c.company_id FROM calls c
@@ -133,14 +132,6 @@ class Erasure:
     ended_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ErasurePage:
-    """A page of erasures, newest first; `cursor` asks for the next page, "" on the last."""
-
-    erasures: tuple[Erasure, ...]
-    cursor: str
-
-
 def about(tx: Tx, company_id: str, subject: Subject) -> Sequence[Row]:
     """Returns id and stage of the calls that are about a subject, and locks them."""
     names = {f"number_{place}": number for place, number in enumerate(subject.numbers)}
@@ -170,7 +161,7 @@ def erase(tx: Tx, company_id: str, subject: Subject, *, key_id: str) -> Erasure:
     if subject.numbers:
         named, bound = among("user_ref", subject.numbers)
         tx.run(f"DELETE FROM web_rooms WHERE company_id = :company_id{named}", company_id=company_id, **bound)
-    return find(tx, company_id, erasure_id=erasure_id).erasures[0]
+    return find(tx, company_id, erasure_id=erasure_id).items[0]
 
 
 def erase_ended(tx: Tx, *, limit: int = PAGE_LIMIT) -> int:
@@ -182,7 +173,7 @@ def erase_ended(tx: Tx, *, limit: int = PAGE_LIMIT) -> int:
 
 def find(
     tx: Tx, company_id: str, *, erasure_id: str = "", fingerprint: str = "", before: int = 0, limit: int = 50
-) -> ErasurePage:
+) -> Page[Erasure]:
     """Returns the company's erasures, newest first: all, one, or those of a number."""
     rows = tx.rows(
         _LIST,
@@ -192,9 +183,7 @@ def find(
         before=before,
         limit=min(limit, PAGE_LIMIT) + 1,
     )
-    page = rows[:limit]
-    following = str(page[-1]["position"]) if len(rows) > limit else ""
-    return ErasurePage(tuple(_erasure(row) for row in page), following)
+    return page_of(rows, limit, _erasure)
 
 
 def clear_events(tx: Tx, call_ids: Collection[str]) -> int:

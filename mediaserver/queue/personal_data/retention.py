@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mediaserver.db.database import Row, Tx
+from mediaserver.db.database import Row, Tx, read_row
 from mediaserver.queue import search
 from mediaserver.queue.personal_data.erasure import MAY_HAVE_LEFT_A_FILE, remove_file
 from mediaserver.queue.personal_data.holds import HELD
@@ -91,7 +91,7 @@ def sweep(tx: Tx, company_id: str, kind: Kept, *, days: int) -> int:
 
 def removals(tx: Tx, *, limit: int = 10_000) -> list[Removal]:
     """Returns the recordings that are to be removed, the longest due first."""
-    return [Removal(row["call_id"], row["node_url"], row["owner"]) for row in tx.rows(_REMOVALS, limit=limit)]
+    return [read_row(Removal, row) for row in tx.rows(_REMOVALS, limit=limit)]
 
 
 def removed(tx: Tx, call_ids: Sequence[str], *, node: str) -> int:

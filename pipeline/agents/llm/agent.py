@@ -48,17 +48,17 @@ class Llm:
             plan.chat,
         )
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
-        self._servers = [McpServer(settings, web) for settings in plan.mcp]
+        self._servers = [McpServer(settings, web) for settings in plan.llm.mcp]
         self._opening: asyncio.Task[None] | None = None
         self._spec = LlmAgentSpec(
             chat=self._chat,
-            prompt=plan.prompt,
+            prompt=plan.llm.prompt,
             policy=plan.policy,
             builtins=offered(plan.policy),
             tools=self._tools,
-            limits=plan.limits,
-            history_turns=plan.history_turns,
-            history_tokens=plan.history_tokens,
+            limits=plan.llm.budget,
+            history_turns=plan.llm.history_turns,
+            history_tokens=plan.llm.history_tokens,
             extract=plan.extract,
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from pipeline.agents.llm.chat import ChatSettings
 from pipeline.agents.llm.extraction import ExtractSettings
-from pipeline.agents.llm.table import LlmAsk, LlmBudget, LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
+from pipeline.agents.llm.table import LlmAsk, LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
 from pipeline.agents.llm.tools.builtin import DEFAULT, Policy
 from pipeline.agents.llm.tools.http import IN_QUERY, url_problems
 from pipeline.agents.llm.tools.schema import Schema
@@ -23,18 +23,18 @@ Problems = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
-    """The table `[agent.llm]`, checked. `models`: in the order in which they are asked."""
+    """The table `[agent.llm]`, checked, and what is made of it."""
 
-    models: tuple[LlmSettings | LlmFallback, ...]
-    prompt: str
+    llm: LlmSettings
     chat: ChatSettings
     policy: Policy
-    limits: LlmBudget
-    history_turns: int
-    history_tokens: int
     tools: tuple[tuple[ToolSpec, LlmTool], ...]
-    mcp: tuple[LlmMcp, ...]
     extract: ExtractSettings | None
+
+    @property
+    def models(self) -> tuple[LlmSettings | LlmFallback, ...]:
+        """The models in the order in which they are asked."""
+        return (self.llm, *self.llm.fallback)
 
     def __repr__(self) -> str:
         return f"LlmPlan({', '.join(each.base_url for each in self.models)})"
@@ -54,20 +54,10 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
     )
     _check_mcp(llm.mcp, problems)
     plan = LlmPlan(
-        models=(llm, *llm.fallback),
-        prompt=llm.prompt,
-        chat=ChatSettings(
-            temperature=llm.temperature,
-            max_tokens=llm.max_tokens,
-            timeout_s=llm.timeout_s,
-            stall_s=llm.stall_s,
-        ),
+        llm=llm,
+        chat=ChatSettings(**{each.name: getattr(llm, each.name) for each in fields(ChatSettings)}),
         policy=policy,
-        limits=llm.budget,
-        history_turns=llm.history_turns,
-        history_tokens=llm.history_tokens,
         tools=tools,
-        mcp=llm.mcp,
         extract=_extract(llm.extract, problems) if llm.extract is not None else None,
     )
     _check_names(plan, problems)
@@ -139,13 +129,7 @@ def _extract(extract: LlmExtract, problems: Problems) -> ExtractSettings:
         field = schema.properties.get(name)
         if name and (not isinstance(field, Mapping) or field.get("type") != wanted):
             problems.append((f"extract.{key}", f"{name!r} is no {wanted} of the schema"))
-    return ExtractSettings(
-        schema=schema,
-        goal=extract.goal,
-        disposition=extract.disposition,
-        summary=extract.summary,
-        timeout_s=extract.timeout_s,
-    )
+    return ExtractSettings(schema, extract)
 
 
 def _schema(key: str, document: Mapping[str, Any], problems: Problems) -> Schema:
@@ -159,7 +143,9 @@ def _schema(key: str, document: Mapping[str, Any], problems: Problems) -> Schema
 def _check_names(plan: LlmPlan, problems: Problems) -> None:
     """Adds a problem for each name that more than one tool has."""
     tools = [spec.name for spec, _ in plan.tools]
-    for name in _repeated((*plan.policy.builtin, *tools, *(n for server in plan.mcp for n in server.tools))):
+    for name in _repeated(
+        (*plan.policy.builtin, *tools, *(n for server in plan.llm.mcp for n in server.tools))
+    ):
         problems.append(("tool", f"{name!r} names more than one tool"))
 
 

@@ -20,6 +20,7 @@ from pipeline.plane.called import address_of, take_at
 from pipeline.plane.drive.contract import Drive
 from pipeline.plane.drive.on_loop import OnLoop
 from pipeline.plane.drive.on_thread import SUPPORTED, OnThread
+from pipeline.plane.drive.rounds import Rounds
 from pipeline.plane.rows import Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
 
@@ -27,6 +28,7 @@ CAPACITY: Final = 1024
 """Streams of one plane; a row that was never used is no memory."""
 
 _SAME_CLOCK_S: Final = 0.5
+_ASIDE: Final = int(Happened.ASIDE)
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,8 @@ class Plane:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, capacity: int = CAPACITY, on_thread: bool | None = None
     ) -> None:
-        """`on_thread` None: where the platform supports it, and the loop's clock is that of the thread."""
+        """`on_thread` None: where the platform supports it, and the loop's clock is that of the thread.
+        `rounds`: the housekeeping of the streams."""
         self.rows = rows.rows(capacity)
         self.shared = rows.shared()
         self._clock, self._events = self.shared["clock"], self.shared["events"]
@@ -58,7 +61,7 @@ class Plane:
         self._slots = [0] * SLOTS
         self._slot_of = [0] * capacity
         self._dropped = self._reserved = 0
-        self._loop = loop
+        self._loop, self.rounds = loop, Rounds(loop)
         if on_thread is None:
             on_thread = SUPPORTED and abs(loop.time() - time.monotonic()) < _SAME_CLOCK_S
         kind = OnThread if on_thread else OnLoop
@@ -174,14 +177,23 @@ class Plane:
             )
             self._dropped = dropped
             new += self._all_counts()
-        for number, kind, one, two in new:
-            news = self._news[number]
-            if news is not None:
-                with boundary(log, "listener of a media stream broke", stream=number):
-                    news(kind, one, two)
-            if kind == Happened.ASIDE:
-                self.rows[number]["asides_read"] += 1
+        left = iter(new)
+        while self._pass_on(left):
+            pass
         self._free_left()
+
+    def _pass_on(self, left: Iterator[list[int]]) -> bool:
+        """Passes on the events that are left, up to one whose listener breaks; False: all were passed on."""
+        with boundary(log, "listener of a media stream broke") as told:
+            for number, kind, one, two in left:
+                news, told.fields["stream"] = self._news[number], number
+                try:
+                    if news is not None:
+                        news(kind, one, two)
+                finally:
+                    if kind == _ASIDE:
+                        self.rows[number]["asides_read"] += 1
+        return told.error is not None
 
     def _new_events(self) -> list[list[int]]:
         clock, events = self._clock, self._events
@@ -210,4 +222,6 @@ class Plane:
     def _free_left(self) -> None:
         tail, ticks = int(self._clock[Field.EVENT_TAIL]), int(self._clock[Field.TICKS])
         while self._left and self._left[0][1] <= tail and self._left[0][2] < ticks:
-            self._free.append(self._left.popleft()[0])
+            number = self._left.popleft()[0]
+            rows.clear(self.rows, number)
+            self._free.append(number)

@@ -128,7 +128,7 @@ async def test_a_batch_of_which_nothing_is_queued_is_none(tmp_path: Path, clock:
     async with opened(tmp_path, clock) as store:
         receipt = await store.enqueue_batch(batch(GERMANY))
         assert (receipt.batch_id, actions(receipt)) == ("", [Action.FAILED])
-        assert (await store.batches("acme")).batches == ()
+        assert (await store.batches("acme")).items == ()
 
 
 async def test_a_dry_run_answers_the_same_and_queues_nothing(tmp_path: Path, clock: Clock) -> None:
@@ -156,7 +156,7 @@ async def test_a_batch_goes_from_scheduled_to_completed(tmp_path: Path, clock: C
         assert await status(store, receipt) == (BatchStatus.SCHEDULED, 2)
         clock.advance(3_600_000)
         assert await status(store, receipt) == (BatchStatus.QUEUED, 2)
-        assert [row.id for row in (await store.batches("acme", status=BatchStatus.QUEUED)).batches] == [
+        assert [row.id for row in (await store.batches("acme", status=BatchStatus.QUEUED)).items] == [
             receipt.batch_id
         ]
         assert len(await dialled(store, 1)) == 1
@@ -246,7 +246,7 @@ async def test_batches_are_listed_newest_first_a_page_at_a_time(tmp_path: Path, 
         ids = [(await store.enqueue_batch(batch(number))).batch_id for number in NUMBERS[:3]]
         first = await store.batches("acme", limit=2)
         rest = await store.batches("acme", limit=2, cursor=first.cursor)
-        assert [row.id for row in (*first.batches, *rest.batches)] == ids[::-1]
+        assert [row.id for row in (*first.items, *rest.items)] == ids[::-1]
         assert rest.cursor == ""
         with pytest.raises(LocalError, match="cursor"):
             await store.batches("acme", cursor="x")

@@ -57,7 +57,7 @@ async def test_the_log_tells_what_each_attempt_came_to(tmp_path: Path, clock: Cl
             clock.advance(BACKOFF_S[0] * 1000)
             store.outbox_filled.set()
             await until(lambda: outcomes.seen == ["retried", "delivered"])
-            (row,) = (await store.deliveries("acme", wanted=ALL)).deliveries
+            (row,) = (await store.deliveries("acme", wanted=ALL)).items
             report = await store.delivery("acme", row.id)
             assert await store.delivery("zenith", row.id) is None
     assert (row.call_id, row.kind, row.state, row.attempts) == (
@@ -84,7 +84,7 @@ async def test_what_nobody_answered_is_in_the_log_too(tmp_path: Path, clock: Clo
     async with opened(tmp_path, clock, configured) as store, sending(store, configured) as outcomes:
         await queued(store, 1)
         await until(lambda: outcomes.seen == ["retried"])
-        (row,) = (await store.deliveries("acme", wanted=ALL)).deliveries
+        (row,) = (await store.deliveries("acme", wanted=ALL)).items
         report = await store.delivery("acme", row.id)
     assert report is not None
     (attempt,) = report.attempts
@@ -104,7 +104,7 @@ async def test_a_list_is_of_one_company_newest_first_and_by_pages(tmp_path: Path
         seen, cursor = [], ""
         while True:
             page = await store.deliveries("acme", wanted=ALL, cursor=cursor, limit=2)
-            seen += [row.id for row in page.deliveries]
+            seen += [row.id for row in page.items]
             cursor = page.cursor
             if not cursor:
                 break
@@ -124,7 +124,7 @@ async def test_a_filter_restricts_lists_and_replays_alike(tmp_path: Path, clock:
         await store.event(first.id, "turn.completed", {"turn": 1})
         while await give_up(store):
             pass
-        rows = (await store.deliveries("acme", wanted=ALL)).deliveries
+        rows = (await store.deliveries("acme", wanted=ALL)).items
         assert len(rows) == 6
         one = next(row for row in rows if row.kind == "turn.completed")
         for wanted, count in (
@@ -139,10 +139,10 @@ async def test_a_filter_restricts_lists_and_replays_alike(tmp_path: Path, clock:
             (DeliveryFilter(state=DeliveryState.DELIVERED), 0),
             (DeliveryFilter(call_id="' OR 1=1 --"), 0),
         ):
-            assert len((await store.deliveries("acme", wanted=wanted)).deliveries) == count, wanted
+            assert len((await store.deliveries("acme", wanted=wanted)).items) == count, wanted
             assert await store.replay_deliveries("acme", wanted) == count, wanted
             pending = DeliveryFilter(state=DeliveryState.PENDING)
-            assert len((await store.deliveries("acme", wanted=pending)).deliveries) == count
+            assert len((await store.deliveries("acme", wanted=pending)).items) == count
             while await give_up(store):
                 pass
 
@@ -177,7 +177,7 @@ async def test_a_replayed_event_is_the_same_and_has_all_its_attempts_again(
                 clock.advance(pause_s * 1000)
                 store.outbox_filled.set()
             await until(lambda: outcomes.seen[-1] == "dead")
-            (row,) = (await store.deliveries("acme", wanted=ALL)).deliveries
+            (row,) = (await store.deliveries("acme", wanted=ALL)).items
             report = await store.delivery("acme", row.id)
     assert outcomes.seen.count("retried") == len(BACKOFF_S)
     assert len({(headers["webhook-id"], body) for headers, body in endpoint.requests}) == 1
@@ -195,7 +195,7 @@ async def test_a_late_result_of_before_the_replay_changes_nothing(tmp_path: Path
         await store.replay_deliveries("acme", ALL)
         await store.take_deliveries(names, lease_ms=1000)
         await store.settle_delivery(lost, Result(delivered=True, status=200))
-        (row,) = (await store.deliveries("acme", wanted=ALL)).deliveries
+        (row,) = (await store.deliveries("acme", wanted=ALL)).items
         assert (row.state, row.attempts) == (DeliveryState.PENDING, 3)
 
 

@@ -106,5 +106,5 @@ async def test_numbers_are_listed_as_they_are_dialled_however_a_trunk_spells_the
             assert not await store.opt_out("acme", "anonymous")
             assert not await store.opt_out("acme", "")
             assert not await store.opt_out("nobody", "ann")
-            listed = (await store.do_not_call("acme")).numbers
+            listed = (await store.do_not_call("acme")).items
     assert [(each.phone_number, each.reason) for each in listed] == [("+966500000001", "asked")]

@@ -99,9 +99,9 @@ async def test_who_asked_not_to_be_called_is_not(tmp_path: Path, clock: Clock) -
         assert (await record(store, row.id)).cause == Rule.DO_NOT_CALL
         await store.enqueue(new_call(NUMBER, company_id="zenith"))
         page = await store.do_not_call("acme", limit=1)
-        assert [(each.phone_number, each.reason) for each in page.numbers] == [(NUMBER, "asked")]
+        assert [(each.phone_number, each.reason) for each in page.items] == [(NUMBER, "asked")]
         rest = await store.do_not_call("acme", cursor=page.cursor)
-        assert ([each.phone_number for each in rest.numbers], rest.cursor) == (["+966500000002"], "")
+        assert ([each.phone_number for each in rest.items], rest.cursor) == (["+966500000002"], "")
         assert await store.remove_do_not_call("acme", NUMBER)
         assert not await store.remove_do_not_call("acme", NUMBER)
         await store.enqueue(new_call(NUMBER))

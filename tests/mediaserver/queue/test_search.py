@@ -68,7 +68,7 @@ async def talked(store: Store, clock: Clock, number: str, duration_ms: int, **ch
 
 
 async def found(store: Store, **wanted: Any) -> list[str]:
-    return [call.id for call in (await store.calls("acme", wanted=CallFilter(**wanted))).calls]
+    return [call.id for call in (await store.calls("acme", wanted=CallFilter(**wanted))).items]
 
 
 async def test_every_filter_finds_its_calls_and_no_others(folder: Path) -> None:
@@ -132,7 +132,7 @@ async def test_every_filter_finds_its_calls_and_no_others(folder: Path) -> None:
         ]
         for wanted, expected in cases:
             assert await found(store, **wanted) == expected, wanted
-        [listed] = (await store.calls("acme", wanted=CallFilter(words="friday"))).calls
+        [listed] = (await store.calls("acme", wanted=CallFilter(words="friday"))).items
         assert (listed.name, listed.disposition) == ("Mary O'Neill-Ünal", "rescheduled")
         assert (listed.talked_ms, listed.latency_ms, listed.slowest_ms) == (40_000, 610, 1940)
 
@@ -142,9 +142,9 @@ async def test_a_batch_is_found_and_a_limited_key_sees_its_agents_only(store: St
     await store.enqueue(new_call(MARY, variables={"name": "Mary"}))
     for wanted in (CallFilter(), CallFilter(name="mary"), CallFilter(numbers=(MARY,))):
         page = await store.calls("acme", wanted=wanted, agents=frozenset({OTHER_AGENT}))
-        assert [call.id for call in page.calls] == [mine.id]
+        assert [call.id for call in page.items] == [mine.id]
     theirs = CallFilter(agent_id=AGENT)
-    assert (await store.calls("acme", wanted=theirs, agents=frozenset({OTHER_AGENT}))).calls == ()
+    assert (await store.calls("acme", wanted=theirs, agents=frozenset({OTHER_AGENT}))).items == ()
     assert await found(store, batch_id="b-1") == []
 
 
@@ -159,7 +159,7 @@ async def test_a_page_looks_at_so_many_calls_and_its_cursor_goes_on(
     pages, cursor = [], ""
     while True:
         page = await store.calls("acme", wanted=CallFilter(name="mary"), cursor=cursor)
-        pages.append([call.id for call in page.calls])
+        pages.append([call.id for call in page.items])
         cursor = page.cursor
         if not cursor:
             break
@@ -171,7 +171,7 @@ async def test_pages_of_a_filter_are_complete_and_without_repetition(store: Stor
     seen, cursor = [], ""
     for _ in range(4):
         page = await store.calls("acme", wanted=CallFilter(name="mary"), cursor=cursor, limit=2)
-        seen += [call.id for call in page.calls]
+        seen += [call.id for call in page.items]
         cursor = page.cursor
     assert (seen, cursor) == (ids[::-1], "")
 

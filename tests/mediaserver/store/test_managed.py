@@ -121,12 +121,12 @@ async def test_keys_that_open_nothing_any_more_are_forgotten(tmp_path: Path) -> 
 async def test_a_key_of_the_file_is_the_same_after_a_restart(tmp_path: Path) -> None:
     clock = Clock()
     async with opened(tmp_path, clock) as store:
-        (listed,) = (await store.keys("acme")).keys
+        (listed,) = (await store.keys("acme")).items
         await store.keys_used([listed.id])
         clock.advance(5000)
         await store.sync_file(settings())
-        assert (await store.key("acme", listed.id)) == (await store.keys("acme")).keys[0]
-        assert (await store.keys("acme")).keys[0].last_used_at_ms == clock.now_ms - 5000
+        assert (await store.key("acme", listed.id)) == (await store.keys("acme")).items[0]
+        assert (await store.keys("acme")).items[0].last_used_at_ms == clock.now_ms - 5000
         await store.sync_file(settings(company("other")))
         assert await store.find_key("acme-calls-key") is None
         assert await store.key("acme", listed.id) is None

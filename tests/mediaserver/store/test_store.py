@@ -168,7 +168,7 @@ async def test_another_company_sees_nothing(tmp_path: Path, clock: Clock) -> Non
         assert await store.call("zenith", row.id) is None
         assert await store.call("acme", "no-such-call") is None
         assert await store.request_hangup("zenith", row.id) is None
-        assert (await store.calls("zenith")).calls == ()
+        assert (await store.calls("zenith")).items == ()
         record = await store.call("acme", row.id)
         assert record is not None
         assert record.status is CallStatus.PENDING
@@ -188,14 +188,14 @@ async def test_pages_are_newest_first_and_complete(tmp_path: Path, clock: Clock)
         cursor = ""
         while True:
             page = await store.calls("acme", cursor=cursor, limit=3)
-            seen += [call.id for call in page.calls]
+            seen += [call.id for call in page.items]
             cursor = page.cursor
             if not cursor:
                 break
         assert seen == ids[::-1]
         await store.request_hangup("acme", ids[2])
         page = await store.calls("acme", wanted=CallFilter(status=CallStatus.CANCELLED))
-        assert [call.id for call in page.calls] == [ids[2]]
+        assert [call.id for call in page.items] == [ids[2]]
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1e9", "9" * 30, "١٢"])

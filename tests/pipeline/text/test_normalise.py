@@ -237,6 +237,19 @@ def test_arabic_is_said_as_people_say_it(written: str, spoken: str) -> None:
     assert verbalize(written, "ar") == spoken
 
 
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("The store is open. It closes late.", "The store is open. It closes late."),
+        ("I saw Dr. Smith. Thank you.", "I saw Doctor Smith. Thank you."),
+        ("Write to us at example.com.", "Write to us at example dot com."),
+        ("Ten dollars/month. No more.", "Ten dollars per month. No more."),
+    ],
+)
+def test_a_dot_ends_a_sentence_an_abbreviation_or_is_said(written: str, spoken: str) -> None:
+    assert verbalize(written, "en") == spoken
+
+
 def test_british_english_has_the_day_first() -> None:
     assert verbalize("3/12/2026", "en-GB") == "the third of December, twenty twenty-six"
     assert verbalize("5-7 January", "en-GB") == "the fifth of January to the seventh of January"

@@ -23,6 +23,7 @@ from tests.support.node.node import (
     bearer,
     database_on,
     place_call,
+    rows_of,
     running,
     until_final,
     write_site,
@@ -84,6 +85,21 @@ CALLED = [
     *("> INVITE", "< 401 Unauthorized", "> ACK", "> INVITE"),
     *("< 180 Ringing", "< 200 OK", "> ACK", "< BYE", "> 200 OK"),
 ]
+
+
+async def test_the_trace_of_a_call_that_is_over_is_told_while_the_trace_is_being_written(
+    tmp_path: Path,
+) -> None:
+    site = write_site(tmp_path)
+    site.add('[[trunk]]\nid = "carrier"', f'username = "acme"\npassword = "{SECRET}"')
+    async with challenging_carrier(site), running(site) as (_, client):
+        call_id = await place_call(client)
+        await until_final(client, call_id)
+        ended = await ladder(client, call_id, "200 OK")
+        async with asyncio.timeout(PATIENCE_S):
+            while not await rows_of(site, "SELECT call_id FROM call_traces"):
+                _, trace = await told(client, f"{call_id}/trace")
+                assert trace["messages"] == ended
 
 
 @pytest.mark.parametrize("engine", DATABASES)
@@ -149,7 +165,7 @@ async def test_an_inbound_call_begins_with_its_invite_and_hides_keyed_digits(tmp
                 )
             )
             assert (await call.final("INFO")).status == 200
-            (live,) = (await server.store.calls("acme", limit=1)).calls
+            (live,) = (await server.store.calls("acme", limit=1)).items
             _, trace = await told(client, f"{live.id}/trace")
             assert steps(trace["messages"])[0] == "< INVITE"
             assert trace["messages"][0]["local"] == f"127.0.0.1:{site.sip}"
@@ -180,7 +196,7 @@ async def test_a_server_that_is_told_to_keeps_nothing(tmp_path: Path) -> None:
         async with RawCall(site.sip, "+14155550101") as call:
             await call.answered()
             await call.hang_up()
-        (row,) = (await server.store.calls("acme", limit=1)).calls
+        (row,) = (await server.store.calls("acme", limit=1)).items
         await until_final(client, row.id)
         _, trace = await told(client, f"{row.id}/trace")
         assert trace == {"callTaskId": row.id, "legs": [], "messages": []}

@@ -326,6 +326,6 @@ async def test_a_model_that_obeys_everybody_dials_and_changes_nothing_it_may_not
     assert dialled == [NUMBER]
     assert report["status"] == "COMPLETED"
     assert systems.asked == []
-    assert barred.numbers == ()
+    assert barred.items == ()
     assert report["analysis"].get("transfer") is None
     assert any("no debriefing" in fault["message"] for fault in report["analysis"]["faults"])
