@@ -25,7 +25,7 @@ from bench import report
 from bench.call.figures import pacing, surroundings
 from bench.call.generator import Job
 from bench.call.phases import measured
-from bench.call.processes import KEY, SCRIPT_NUMBER, ServerUnderTest, serving
+from bench.call.processes import KEY, SCRIPT_NUMBER, ServerUnderTest, agent_table, serving
 from mediaserver.benchmark.figures import Figures, percentiles
 
 POST_TARGET_MS: Final = 50.0
@@ -41,19 +41,6 @@ id = "busy"
 company = "bench"
 uri = "sip:127.0.0.1:{port};transport=udp"
 codecs = ["pcmu"]
-
-[[agent]]
-id = "{agent}"
-company = "bench"
-direction = "outbound"
-trunk = "busy"
-phone_number = "+14155550103"
-[agent.script]
-monologue = false
-[agent.stt]
-engine = "bench"
-[agent.tts]
-engine = "bench"
 """
 
 _COPIED: Final = re.compile(r"^(?:Via|From|Call-ID|CSeq):[^\r\n]*", re.MULTILINE | re.IGNORECASE)
@@ -157,7 +144,8 @@ def measure(*, calls: int, seconds: float, rate_per_s: float, rounds: int) -> di
     carrier = BusyCarrier()
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            more = CARRIER.format(port=carrier.port, agent=AGENT)
+            agent = agent_table(AGENT, "+14155550103", trunk="busy", direction="outbound")
+            more = CARRIER.format(port=carrier.port) + agent
             with serving(Path(scratch), more) as server:
                 orders = Orders(server, rate_per_s)
                 phases = _phases(server, orders, rounds, calls=calls, seconds=seconds)

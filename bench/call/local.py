@@ -36,6 +36,7 @@ from bench.call.phases import measured
 from bench.call.processes import (
     ServerUnderTest,
     Target,
+    agent_table,
     bare,
     before_others,
     nicer_to_us,
@@ -61,24 +62,11 @@ OTHER_NUMBER: Final = "+14155550104"
 _WAITS: Final = "mediaserver_decoder_wait_seconds"
 _FAILURES: Final = 'mediaserver_engine_failures_total{{engine="{}",kind="{}"}}'
 
-_AGENT: Final = """
-[[agent]]
-id = "{id}"
-company = "bench"
-direction = "inbound"
-trunk = "generator"
-phone_number = "{number}"
-[agent.script]
-repeats = true
-[agent.stt]
-engine = "faster-whisper"
+_STT: Final = """engine = "faster-whisper"
 model = "{model}"
 encoder_window_s = 12
 compute_type = "int8"
-threads = {threads}
-[agent.tts]
-engine = "piper"
-"""
+threads = {threads}"""
 
 
 def agents(threads: int) -> str:
@@ -89,8 +77,9 @@ def agents(threads: int) -> str:
         NUMBER: "5d0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f33",
         OTHER_NUMBER: "6e0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f44",
     }
+    stt, tts = _STT.format(model=model, threads=threads), 'engine = "piper"'
     return "".join(
-        _AGENT.format(id=each, number=number, model=model, threads=threads) for number, each in ids.items()
+        agent_table(each, number, script="repeats = true", stt=stt, tts=tts) for number, each in ids.items()
     )
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -38,13 +38,14 @@ _CONFIG: Final = """
 [server]
 http = "127.0.0.1:{http}"
 public_url = "http://127.0.0.1:{http}"
-data_dir = "{data_dir}"
+data_dir = "{directory}/data"
 drain_s = 1
+{server}
 
 [sip]
 udp = "127.0.0.1:{sip}"
 tcp = ""
-rtp_ports = "10000-17999"
+rtp_ports = "{rtp}"
 max_calls = 4000
 
 [[company]]
@@ -60,40 +61,45 @@ id = "generator"
 company = "bench"
 uri = "sip:127.0.0.1:{sip};transport=udp"
 allow_from = ["127.0.0.1/32"]
-codecs = ["pcmu"]
+codecs = {codecs}
 srtp = "optional"
-
-[[agent]]
-id = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
-company = "bench"
-direction = "inbound"
-trunk = "generator"
-phone_number = "{script_number}"
-[agent.script]
-monologue = false
-[agent.stt]
-engine = "bench"
-[agent.tts]
-engine = "bench"
-[agent.session]
-endpoint_ms = {endpoint_ms}
-eot_action_delay_ms = {endpoint_ms}  # whatever the judge thinks of the generator's buzz
-eot_timeout_ms = {endpoint_ms}
-barge_in_ms = {barge_in_ms}
-
-[[agent]]
-id = "7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22"
-company = "bench"
-direction = "inbound"
-trunk = "generator"
-phone_number = "{monologue_number}"
-[agent.script]
-monologue = true
-[agent.stt]
-engine = "bench"
-[agent.tts]
-engine = "bench"
 """
+
+
+def agent_table(
+    agent_id: str, number: str, *, trunk: str = "generator", direction: str = "inbound",
+    script: str = "monologue = false", stt: str = 'engine = "bench"', tts: str = 'engine = "bench"',
+    session: str = "",
+) -> str:  # fmt: skip
+    """Returns the settings of an agent with the stub models unless others are given."""
+    return f"""
+[[agent]]
+id = "{agent_id}"
+company = "bench"
+direction = "{direction}"
+trunk = "{trunk}"
+phone_number = "{number}"
+[agent.script]
+{script}
+[agent.stt]
+{stt}
+[agent.tts]
+{tts}
+{session}"""
+
+
+def session_table(endpoint_ms: int) -> str:
+    """Returns the settings of turns that end after `endpoint_ms`, whatever the judge thinks of the callers'
+    buzz."""
+    keys = ("endpoint_ms", "eot_action_delay_ms", "eot_timeout_ms")
+    return "\n".join(["[agent.session]", *(f"{key} = {endpoint_ms}" for key in keys), ""])
+
+
+_AGENTS: Final = agent_table(
+    "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11",
+    SCRIPT_NUMBER,
+    session=f"{session_table(ENDPOINT_MS)}barge_in_ms = {BARGE_IN_MS}\n",
+) + agent_table("7b0f7e7e-4f5a-4b8e-9f43-5f0f2c3f9f22", MONOLOGUE_NUMBER, script="monologue = true")
 
 
 class Target:
@@ -123,17 +129,29 @@ class Target:
 
 
 class MediaServer(Target):
-    """A target with the server's API, at `http`."""
+    """A target with the server's API, at `http`: started by the command `launch` on free ports, of which
+    `configure` makes the configuration. `started_s`: seconds from its start to the first 200 of /readyz."""
 
     def __init__(
-        self, command: list[str], address: tuple[str, int], log: Path, *, http: int, **environment: str
+        self,
+        directory: Path,
+        configure: Callable[[int, int], str],
+        launch: Sequence[str],
+        **environment: str,
     ) -> None:
-        super().__init__(command, address, log, **environment)
-        self.http = http
+        self.http, sip = free_port(), free_port()
+        config = directory / "server.toml"
+        config.write_text(configure(self.http, sip), encoding="utf-8")
+        command, log = [*launch, "serve", "--config", str(config)], directory / "server.log"
+        began = time.monotonic()
+        super().__init__(command, ("127.0.0.1", sip), log, **environment)
+        self.url = f"http://127.0.0.1:{self.http}"
+        wait_ready(self, f"{self.url}/readyz")
+        self.started_s = time.monotonic() - began
 
     def get(self, path: str) -> Any:
         """Returns the body of a GET as JSON, or as text for /metrics. Raises URLError."""
-        request = Request(f"http://127.0.0.1:{self.http}{path}", headers={"Authorization": f"Bearer {KEY}"})
+        request = Request(self.url + path, headers={"Authorization": f"Bearer {KEY}"})
         with urlopen(request, timeout=10) as answer:
             text = answer.read().decode()
         return text if path == "/metrics" else json.loads(text)
@@ -151,32 +169,26 @@ class MediaServer(Target):
                 return
 
 
+def configuration(
+    directory: Path, ports: tuple[int, int], more: str, *, rtp: str = "10000-17999",
+    codecs: Sequence[str] = ("pcmu",), server: str = "",
+) -> str:  # fmt: skip
+    """Returns the settings of a server with one company, which the load calls, and `more` tables. `ports`:
+    HTTP's and SIP's; `server`: further keys of its own table."""
+    http, sip = ports
+    names = {"http": http, "sip": sip, "rtp": rtp, "key": KEY, "codecs": list(codecs), "server": server}
+    return _CONFIG.format(directory=directory, **names) + more
+
+
 class ServerUnderTest(MediaServer):
     """The unmodified server with stub engines, started by the command `launch`. `kernels`: where compiled
-    ones are kept. `started_s`: seconds from its start to the first 200 of /readyz."""
+    ones are kept."""
 
     def __init__(self, directory: Path, more: str, kernels: Path, launch: Sequence[str]) -> None:
-        http, sip = free_port(), free_port()
-        config = directory / "server.toml"
-        config.write_text(
-            _CONFIG.format(
-                http=http,
-                sip=sip,
-                data_dir=directory / "data",
-                key=KEY,
-                script_number=SCRIPT_NUMBER,
-                monologue_number=MONOLOGUE_NUMBER,
-                endpoint_ms=ENDPOINT_MS,
-                barge_in_ms=BARGE_IN_MS,
-            )
-            + more
-        )
-        began = time.monotonic()
-        command = [*launch, "serve", "--config", str(config)]
-        log = directory / "server.log"
-        super().__init__(command, ("127.0.0.1", sip), log, http=http, NUMBA_CACHE_DIR=str(kernels))
-        wait_ready(self, f"http://127.0.0.1:{http}/readyz")
-        self.started_s = time.monotonic() - began
+        def configure(http: int, sip: int) -> str:
+            return configuration(directory, (http, sip), _AGENTS + more)
+
+        super().__init__(directory, configure, launch, NUMBA_CACHE_DIR=str(kernels))
 
 
 def wait_ready(target: Target, url: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.call import owners
+from bench.support.stub import Stub
 from mediaserver.__main__ import main
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, CallOpened, Say, UserSaid
@@ -34,16 +35,6 @@ _MONOLOGUE: Final = "monologue"
 SENTENCE: Final = "This is the answer of the agent."
 NOT_UNDERSTOOD: Final = "Sorry, I did not get that."
 LONG_SENTENCE: Final = f"This is the {_MONOLOGUE} of the agent."
-
-
-class Stub:
-    """An engine without resources: starting and closing it does nothing."""
-
-    async def start(self) -> None:
-        """Does nothing: the engine is ready when it is made."""
-
-    async def close(self) -> None:
-        """Does nothing: the engine holds no resources."""
 
 
 class Listened:

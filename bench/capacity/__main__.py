@@ -20,7 +20,7 @@ import click
 from bench import report
 from bench.call.figures import Window, counted, loop_lag_ms
 from bench.call.phases import measured
-from bench.call.processes import SERVER, ServerUnderTest, serving
+from bench.call.processes import SERVER, ServerUnderTest, agent_table, serving, session_table
 from bench.capacity import report as tables
 from bench.capacity.flame_graph import drawn
 from bench.capacity.load import RATE_PER_S, Crowd
@@ -35,24 +35,9 @@ ORDINARY: Final = ("setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"
 """Runs a command that may not raise its priority, root's too."""
 
 _ENDPOINT_MS: Final = 200
-_AGENT: Final = f"""
-[[agent]]
-id = "5d0e0b0c-0e1e-4c57-9f6e-0a7c0f7d1e33"
-company = "bench"
-direction = "inbound"
-trunk = "generator"
-phone_number = "{NUMBER}"
-[agent.script]
-monologue = false
-[agent.stt]
-engine = "bench"
-[agent.tts]
-engine = "bench"
-[agent.session]
-endpoint_ms = {_ENDPOINT_MS}
-eot_action_delay_ms = {_ENDPOINT_MS}  # whatever the judge thinks of the callers' buzz
-eot_timeout_ms = {_ENDPOINT_MS}
-"""
+_AGENT: Final = agent_table(
+    "5d0e0b0c-0e1e-4c57-9f6e-0a7c0f7d1e33", NUMBER, session=session_table(_ENDPOINT_MS)
+)
 _LOST: Final = 'mediaserver_rtp_packets_total{kind="lost"}'
 _LATE: Final = 'mediaserver_rtp_packets_total{kind="late"}'
 

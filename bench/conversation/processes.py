@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.call.processes import KEY, MediaServer, wait_ready
+from bench.call.processes import MediaServer, agent_table, configuration
 from bench.conversation.scenarios import Script
 from bench.conversation.sounds import reading
 from bench.conversation.stubs import Fault, Part
-from mediaserver.local_node import free_port
 from pipeline.agent import AgentEvent, AgentReport, CallOpened, UserKeyed, UserSaid
 from pipeline.latency import TurnLatency
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence, TurnRecord
@@ -25,49 +24,6 @@ READING: Final = "reading.pickle"
 
 _FIRST_NUMBER: Final = 14155550200
 _WRITTEN_S: Final = 10.0
-_CONFIG: Final = """
-[server]
-http = "127.0.0.1:{http}"
-public_url = "http://127.0.0.1:{http}"
-requests_per_minute = 100000
-data_dir = "{directory}/data"
-drain_s = 1
-[sip]
-udp = "127.0.0.1:{sip}"
-tcp = ""
-rtp_ports = "18000-19999"
-[[company]]
-id = "bench"
-country = "US"
-max_concurrent_calls = 1000
-[[company.key]]
-key = "{key}"
-scopes = ["calls"]
-[[trunk]]
-id = "callers"
-company = "bench"
-uri = "sip:127.0.0.1:{sip};transport=udp"
-allow_from = ["127.0.0.1/32"]
-codecs = ["opus", "pcmu"]
-"""
-_AGENT: Final = """
-[[agent]]
-id = "{id}"
-company = "bench"
-direction = "inbound"
-trunk = "callers"
-phone_number = "+{number}"
-[agent.script]
-line = "{line}"
-[agent.stt]
-engine = "bench"
-line = "{line}"
-fallback = []
-[agent.tts]
-engine = "bench"
-line = "{line}"
-fallback = [{spare}]
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +39,25 @@ class Server(MediaServer):
     affects no other."""
 
     def __init__(self, directory: Path, scripts: list[Script]) -> None:
-        http, sip = free_port(), free_port()
         self.directory = directory
-        text = _CONFIG.format(http=http, sip=sip, directory=directory, key=KEY)
-        for place, script in enumerate(scripts):
-            spare = '{ engine = "bench" }' if script.fault is Fault.TTS_STALLS else ""
-            names = {"id": _agent_id(place), "number": self.number(place), "line": self.line(place)}
-            text += _AGENT.format(**names, spare=spare)
-        config = directory / "server.toml"
-        config.write_text(text, encoding="utf-8")
-        config.with_name(READING).write_bytes(pickle.dumps(reading()))
-        command = [sys.executable, "-m", "bench.conversation.server", "serve", "--config", str(config)]
-        super().__init__(command, ("127.0.0.1", sip), directory / "server.log", http=http)
-        wait_ready(self, f"http://127.0.0.1:{http}/readyz")
+        (directory / READING).write_bytes(pickle.dumps(reading()))
+
+        def configure(http: int, sip: int) -> str:
+            agents = "".join(self._agent(place, script) for place, script in enumerate(scripts))
+            limits = "requests_per_minute = 100000"
+            codecs = ("opus", "pcmu")
+            return configuration(
+                directory, (http, sip), agents, rtp="18000-19999", codecs=codecs, server=limits
+            )
+
+        super().__init__(directory, configure, (sys.executable, "-m", "bench.conversation.server"))
+
+    def _agent(self, place: int, script: Script) -> str:
+        line = f'line = "{self.line(place)}"'
+        spare = '{ engine = "bench" }' if script.fault is Fault.TTS_STALLS else ""
+        bench = f'engine = "bench"\n{line}'
+        stt, tts = f"{bench}\nfallback = []", f"{bench}\nfallback = [{spare}]"
+        return agent_table(_agent_id(place), f"+{self.number(place)}", script=line, stt=stt, tts=tts)
 
     def number(self, place: int) -> str:
         """Returns the number to dial for script number `place`."""

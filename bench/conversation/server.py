@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from bench.conversation.processes import READING, Job
 from bench.conversation.sounds import RATE_HZ, adopt
 from bench.conversation.stubs import Agent, Fault, Listening, Part, Recogniser, Voice
+from bench.support.stub import Stub
 from mediaserver.__main__ import main
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, UserKeyed, UserSaid
@@ -62,18 +63,12 @@ class WritingAgent(Agent):
             file.write(f"{type(event).__name__}\t{text}\n")
 
 
-class Engine:
+class Engine(Stub):
     """The base of the stub engines of one line; `line` in an engine's table is the path of the line's files
     without suffix."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._line = Path(settings["line"]) if "line" in settings else None
-
-    async def start(self) -> None:
-        """Does nothing: the engine is ready when it is made."""
-
-    async def close(self) -> None:
-        """Does nothing: the engine holds no resources."""
 
     @property
     def job(self) -> Job:

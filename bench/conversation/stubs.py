@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from bench.conversation.sounds import RATE_HZ, agent_words
+from bench.support.stub import Stub
 from pipeline.agent import AgentAct, AgentEvent, AgentReport, CallOpened, Expect, Say
 from pipeline.audio import Pcm
 from pipeline.errors import EngineError
@@ -81,18 +82,12 @@ class Listening:
         """Does nothing; there is nothing to free."""
 
 
-class Recogniser:
+class Recogniser(Stub):
     """A recogniser that knows the ground truth."""
 
     def __init__(self, said: Said, fault: Fault = Fault.NONE) -> None:
         self._said = said
         self._fault = fault
-
-    async def start(self) -> None:
-        """Does nothing; part of the engine's life cycle."""
-
-    async def close(self) -> None:
-        """Does nothing; part of the engine's life cycle."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Listening:
         """Begins an utterance (`pipeline.speech.SpeechToText`)."""
@@ -100,19 +95,13 @@ class Recogniser:
         return Listening(self._said, self._fault, clock, clock() - _PREROLL_S, clock())
 
 
-class Voice:
+class Voice(Stub):
     """A voice that speaks the agent's reading, in chunks of 0.2 s."""
 
     rate_hz = RATE_HZ
 
     def __init__(self, fault: Fault = Fault.NONE) -> None:
         self._fault = fault
-
-    async def start(self) -> None:
-        """Does nothing; part of the engine's life cycle."""
-
-    async def close(self) -> None:
-        """Does nothing; part of the engine's life cycle."""
 
     async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
         """Speaks `text` after `TTS_S` (`pipeline.speech.TextToSpeech`)."""

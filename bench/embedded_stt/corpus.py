@@ -20,7 +20,8 @@ from typing import Final
 import numpy as np
 
 from bench.micro_whisper.corpus import MONTHS, ORDINALS, PHRASES
-from pipeline.audio import Pcm, kernels, silence
+from bench.support.codecs import over_ulaw
+from pipeline.audio import Pcm, silence
 from pipeline.audio.resample import Resampler, resample
 from pipeline.audio.wav import read
 from pipeline.stt.sphinx.jsgf import yes_no
@@ -138,13 +139,15 @@ class Spoken:
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 2 == 0
 
 
-def on_the_line(samples: Pcm, rate_hz: int) -> Pcm:
+def on_the_line(samples: Pcm, rate_hz: int, *, after_ms: int = 500) -> Pcm:
     """Returns `samples` as a telephone delivers them: 8 kHz, µ-law, with pauses around."""
-    narrow = resample(samples, rate_hz, LINE_HZ)
-    coded, decoded = np.empty(len(narrow), np.uint8), np.empty(len(narrow), np.int16)
-    kernels.ulaw_encode(narrow, coded)
-    kernels.ulaw_decode(coded, decoded)
-    return np.concatenate([silence(LINE_HZ, 300), decoded, silence(LINE_HZ, 500)])
+    heard = over_ulaw(resample(samples, rate_hz, LINE_HZ))
+    return np.concatenate([silence(LINE_HZ, 300), heard, silence(LINE_HZ, after_ms)])
+
+
+def prompt(name: str) -> Pcm:
+    """Returns a recording of Debian's announcer, over the line."""
+    return on_the_line(*read(PROMPTS / f"{name}.wav"))
 
 
 def widened(samples: Pcm) -> Pcm:

@@ -3,17 +3,16 @@ loopback."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import aiohttp
-
-from mediaserver.local_node import free_port
+from bench.call.processes import MediaServer
 
 AGENT: Final = "3a1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a31"
 KEY: Final = "bench-joins-key"
@@ -51,33 +50,22 @@ on = {{ yes = "ask", no = "ask" }}
 """
 
 
+def told_by(module: str, *arguments: str, directory: Path, edit: Callable[[str], str] = str) -> Any:
+    """Runs a server in `directory` and one client process, a module of the bench that gets the server's URL,
+    the agent, its key and `arguments`; returns the JSON of the client's last line. `edit`: changes the
+    configuration."""
+
+    def configure(http: int, sip: int) -> str:
+        return edit(CONFIG.format(http=http, sip=sip, directory=directory))
+
+    with closing(MediaServer(directory, configure, (sys.executable, "-m", "mediaserver"))) as server:
+        client = [sys.executable, "-m", module, server.url, AGENT, KEY, *arguments]
+        done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=180)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def measure() -> list[dict[str, float]]:
     """Runs a server and one client process; returns the times of each join."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        port = free_port()
-        path = Path(directory) / "server.toml"
-        path.write_text(CONFIG.format(http=port, sip=free_port(), directory=directory))
-        serve = [sys.executable, "-m", "mediaserver", "serve", "--config", str(path)]
-        with subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-            try:
-                url = f"http://127.0.0.1:{port}"
-                asyncio.run(ready(url))
-                client = [sys.executable, "-m", "bench.rooms.join_client", url, AGENT, KEY]
-                done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=120)
-            finally:
-                server.terminate()
-    joins: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+        joins: list[dict[str, float]] = told_by("bench.rooms.join_client", directory=Path(directory))
     return joins
-
-
-async def ready(url: str) -> None:
-    """Returns when the server at `url` is ready."""
-    async with aiohttp.ClientSession() as http, asyncio.timeout(60):
-        while True:
-            try:
-                async with http.get(f"{url}/readyz") as answer:
-                    if answer.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            await asyncio.sleep(0.1)

@@ -7,9 +7,6 @@ without them, whose words are placed by the share of the sentence that was playe
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -21,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench import report
-from bench.rooms.join import AGENT, CONFIG, KEY, ready
+from bench.rooms.join import told_by
 from bench.rooms.words_client import RATE_HZ
-from mediaserver.local_node import free_port
 from pipeline.audio.resample import resample
 from pipeline.speech import SpeechChunk
 from pipeline.text.normalise import verbalize
@@ -125,24 +121,18 @@ def _growing(texts: list[tuple[float, str, str, bool]]) -> list[tuple[float, str
 
 def measure(engine: str, voice: Wave, begins: list[float]) -> list[float]:
     """Runs a server and one client; returns the delay of each word in milliseconds."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        port, path = free_port(), Path(directory) / "server.toml"
-        config = CONFIG.format(http=port, sip=free_port(), directory=directory)
+
+    def edit(config: str) -> str:
         config = config.replace('engine = "espeak-ng"', f'engine = "{engine}"')
         script = f'say = "{TEXT}"\naction = "hang_up"\n[overload]\nlag_ms = 0.0\n'
-        path.write_text(config[: config.index('say = "Good morning."')] + script)
-        serve = [sys.executable, "-m", "mediaserver", "serve", "--config", str(path)]
-        with subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-            try:
-                url = f"http://127.0.0.1:{port}"
-                asyncio.run(ready(url))
-                heard = Path(directory) / "heard.raw"
-                client = [sys.executable, "-m", "bench.rooms.words_client", url, AGENT, KEY, str(heard)]
-                done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=180)
-                samples = np.fromfile(heard, np.int16).astype(np.float64)
-            finally:
-                server.terminate()
-    return delays_ms(samples, json.loads(done.stdout.splitlines()[-1]), voice, begins)
+        return config[: config.index('say = "Good morning."')] + script
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        directory = Path(scratch)
+        heard = directory / "heard.raw"
+        told = told_by("bench.rooms.words_client", str(heard), directory=directory, edit=edit)
+        samples = np.fromfile(heard, np.int16).astype(np.float64)
+    return delays_ms(samples, told, voice, begins)
 
 
 @click.command()

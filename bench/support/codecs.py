@@ -31,6 +31,25 @@ class Decoder(Protocol):
         """Decodes a payload at the codec's `rate_hz`; the array is valid until the next call."""
 
 
+def ulaw(samples: Pcm) -> bytes:
+    """Returns `samples` in G.711 µ-law."""
+    octets = np.empty(samples.size, np.uint8)
+    kernels.ulaw_encode(np.ascontiguousarray(samples), octets)
+    return octets.tobytes()
+
+
+def from_ulaw(octets: bytes) -> Pcm:
+    """Returns the samples of G.711 µ-law."""
+    samples = np.empty(len(octets), np.int16)
+    kernels.ulaw_decode(np.frombuffer(octets, np.uint8), samples)
+    return samples
+
+
+def over_ulaw(wave: npt.ArrayLike) -> Pcm:
+    """Returns what µ-law makes of a wave, whose samples are rounded and limited."""
+    return from_ulaw(ulaw(np.clip(np.round(np.asarray(wave)), -32768, 32767).astype(np.int16)))
+
+
 def encoder(codec: Codec) -> Encoder:
     """An encoder for one stream."""
     name = codec.name.lower()

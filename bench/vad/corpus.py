@@ -19,7 +19,8 @@ from bench.conversation.noises import babble, steady
 from bench.conversation.sounds import at_level
 from bench.embedded_stt.corpus import LINE_HZ, PROMPTS
 from bench.people.corpus import ANNOUNCER, PLAYER, WORDS, decoded
-from pipeline.audio import Pcm, kernels
+from bench.support.codecs import over_ulaw
+from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.audio.wav import read
 
@@ -116,8 +117,4 @@ def stretches(samples: Pcm) -> tuple[tuple[int, int], ...]:
 
 def on_line(samples: npt.ArrayLike) -> Pcm:
     """Returns `samples` after µ-law."""
-    linear = np.clip(np.asarray(samples), -32768, 32767).astype(np.int16)
-    coded, out = np.empty(linear.size, np.uint8), np.empty(linear.size, np.int16)
-    kernels.ulaw_encode(linear, coded)
-    kernels.ulaw_decode(coded, out)
-    return out
+    return over_ulaw(np.clip(np.asarray(samples), -32768, 32767).astype(np.int16))

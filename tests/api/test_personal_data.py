@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mediaserver.queue.personal_data.erasure import remove_file
-from mediaserver.queue.records import CallStatus, NewInboundCall, Outcome
+from mediaserver.queue.records import CallStatus, Claim, NewInboundCall, Outcome
 from tests.support.http.api_site import ADMIN_KEY, OTHER_ADMIN_KEY, SERVER_KEY, write_api_site
 from tests.support.http.webhooks import receiver
 from tests.support.node.node import (
@@ -62,6 +62,15 @@ async def ask(
 ) -> tuple[int, Any]:
     async with node.client.request(method, API + path, json=body, headers=bearer(key)) as answer:
         return answer.status, await answer.json()
+
+
+async def going_on(node: Node) -> tuple[NewInboundCall, Claim]:
+    """A call to acme that is not over, and the claim on it."""
+    call = NewInboundCall(
+        company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
+        called_number="+14155550101", webhook_id="wh-1",
+    )  # fmt: skip
+    return call, await node.server.store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
 
 
 async def answered(node: Node, number: str, *, spelt: str = "", ended_at_ms: int = 0) -> str:
@@ -170,11 +179,7 @@ async def test_a_number_is_erased_everywhere_and_the_proof_stays(tmp_path: Path,
 async def test_a_call_that_goes_on_is_erased_when_it_is_over(tmp_path: Path, database: str) -> None:
     async with node_at(tmp_path, database) as (_, node):
         store = node.server.store
-        call = NewInboundCall(
-            company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
-            called_number="+14155550101", webhook_id="wh-1",
-        )  # fmt: skip
-        claim = await store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
+        call, claim = await going_on(node)
         _, erasure = await ask(node, "POST", "/erasures", {"callTaskId": call.call_id})
         assert (erasure["calls"], erasure["openCalls"], erasure["completedAt"]) == (1, 1, None)
         await store.progress(claim, CallStatus.ANSWERED, 1)
@@ -192,11 +197,7 @@ async def test_a_call_that_goes_on_is_erased_when_it_is_over(tmp_path: Path, dat
 async def test_a_hold_stops_an_erasure_that_waits(tmp_path: Path, database: str) -> None:
     async with node_at(tmp_path, database) as (_, node):
         store = node.server.store
-        call = NewInboundCall(
-            company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
-            called_number="+14155550101", webhook_id="wh-1",
-        )  # fmt: skip
-        claim = await store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
+        call, claim = await going_on(node)
         _, erasure = await ask(node, "POST", "/erasures", {"callTaskId": call.call_id})
         _, hold = await ask(node, "POST", "/holds", {"callTaskId": call.call_id, "reason": "Case 17"})
         await store.finish(claim, Outcome(status=CallStatus.COMPLETED, cause="remote_hangup"))

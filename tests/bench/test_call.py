@@ -22,8 +22,8 @@ from bench.call.phases import Phases, Plan, kept_up, paced
 from bench.call.processes import floors, serving
 from bench.call.server import LONG_SENTENCE, SENTENCE, VOICE_HZ, Voice
 from bench.call.sip_line import Line, LineState
+from bench.support.codecs import from_ulaw, over_ulaw
 from mediaserver.benchmark.figures import percentiles
-from pipeline.audio import kernels
 from pipeline.engines.guard import Guard, GuardedVoice
 from tests.support.paths import ROOT
 
@@ -145,12 +145,7 @@ async def test_the_voice_of_the_bench_is_not_taken_for_one_without_an_end(text: 
 def test_the_callers_codec_is_the_one_that_the_server_understands() -> None:
     """Written twice, from the definition and as a kernel: no code may differ."""
     pcm = np.arange(-32768, 32768, dtype=np.int16)
-    ours = np.empty(len(pcm), np.uint8)
-    kernels.ulaw_encode(pcm, ours)
-    theirs = np.frombuffer(mulaw(pcm), np.uint8)
-    back, expected = np.empty(len(pcm), np.int16), np.empty(len(pcm), np.int16)
-    kernels.ulaw_decode(theirs, back)
-    kernels.ulaw_decode(ours, expected)
+    back, expected = from_ulaw(mulaw(pcm)), over_ulaw(pcm)
     furthest = np.abs(back.astype(np.int32) - expected).max()
     assert furthest <= 1024  # ties between two steps of the last segment
     assert np.mean(back == expected) > 0.95

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.embedded_stt.corpus import PROMPTS, on_the_line
+from bench.embedded_stt.corpus import prompt
+from bench.support.stub import Stub
 from pipeline.agent import HangUp, Say, UserSaid
 from pipeline.audio import Pcm
-from pipeline.audio.wav import read
 from pipeline.engines.local_weights import WHISPER
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis
@@ -26,11 +26,6 @@ from tests.support.speech.engines import LINE_HZ
 from tests.support.speech.local_speech import needs
 
 LIMIT_S = 30
-
-
-def recorded(name: str) -> Pcm:
-    """A prompt, over the line."""
-    return on_the_line(*read(PROMPTS / f"{name}.wav"))
 
 
 def decode(*, spare: bool = False) -> Decode:
@@ -151,7 +146,7 @@ def listened_to(recognizer: FasterWhisper, samples: Pcm) -> list[tuple[float, st
 
 def test_words_are_known_while_the_sentence_goes_on(recognizer: FasterWhisper) -> None:
     """4.2 s of speech from 0.3 s on."""
-    found = listened_to(recognizer, recorded("vm-newpassword"))
+    found = listened_to(recognizer, prompt("vm-newpassword"))
     assert all(after.startswith(before) for (_, before), (_, after) in pairwise(found))
     first = next(second for second, words in found if words)
     assert first <= 1.3
@@ -162,20 +157,16 @@ def test_words_are_known_while_the_sentence_goes_on(recognizer: FasterWhisper) -
 
 @pytest.mark.parametrize("name", ["phonetic/o_p", "phonetic/a_p", "vm-message"])
 def test_the_words_so_far_show_no_loop(recognizer: FasterWhisper, name: str) -> None:
-    for _, words in listened_to(recognizer, recorded(name)):
+    for _, words in listened_to(recognizer, prompt(name)):
         assert len(words.split()) == len(set(words.split()))
 
 
-class Watched:
+class Watched(Stub):
     """An engine of which is noted what a conversation looks at, in order: words so far, and results."""
 
     def __init__(self, engine: FasterWhisper) -> None:
         self.engine = engine
         self.looked: list[tuple[str, str]] = []
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Any:
         listening, looked = (
@@ -200,7 +191,7 @@ class Watched:
 
 def conversed(recognizer: FasterWhisper, at_s: float) -> tuple[Watched, FakeAgent]:
     """The caller says "please try again" at this second of a call whose agent speaks for 3 s."""
-    watched, caller = Watched(recognizer), recorded("vm-pls-try-again")
+    watched, caller = Watched(recognizer), prompt("vm-pls-try-again")
     agent = FakeAgent([Say("one two three four five six seven eight nine ten")], [HangUp()])
     settings = SessionSettings(barge_in_ms=5000, hush_ms=5000)
     converse(agent, says=[(at_s, caller)], stt=watched, settings=settings)

@@ -10,9 +10,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from bench.embedded_stt.corpus import DIGITS, PROMPTS, joined, on_the_line
+from bench.embedded_stt.corpus import DIGITS, joined, on_the_line, prompt
 from pipeline.audio import Pcm
-from pipeline.audio.wav import read
 from pipeline.engines.local_weights import WHISPER
 from pipeline.errors import EngineMissing
 from pipeline.registry import load
@@ -49,11 +48,6 @@ def recognizer() -> Iterator[FasterWhisper]:
     asyncio.run(engine.close())
 
 
-def recorded(name: str) -> Pcm:
-    """A prompt, over the line."""
-    return on_the_line(*read(PROMPTS / f"{name}.wav"))
-
-
 async def heard(recognizer: FasterWhisper, samples: Pcm) -> Hypothesis:
     return await recognizer.decode(samples, LINE_HZ, "en", None)
 
@@ -61,7 +55,7 @@ async def heard(recognizer: FasterWhisper, samples: Pcm) -> Hypothesis:
 async def test_without_a_model_the_weights_by_pip_understand_a_person(recognizer: FasterWhisper) -> None:
     assert recognizer.settings.model == ""
     assert (recognizer.settings.encoder_window_s, recognizer.settings.compute_type) == (12, "int8")
-    said = await heard(recognizer, recorded("vm-newpassword"))
+    said = await heard(recognizer, prompt("vm-newpassword"))
     assert said.text == "please enter your new password followed by the pound key"
     assert said.confidence > 0.8
 
@@ -82,7 +76,7 @@ async def test_weights_by_pip_that_are_others_are_missing(
 async def test_a_word_that_the_model_loops_on_is_heard_once(
     recognizer: FasterWhisper, name: str, word: str
 ) -> None:
-    assert (await heard(recognizer, recorded(name))).text == word
+    assert (await heard(recognizer, prompt(name))).text == word
 
 
 @pytest.mark.parametrize("number", ["5550142", "7730", "2002", "9081726354", "22", "4711", "88099"])
@@ -288,7 +282,7 @@ async def test_a_figure_said_again_and_again_is_right_or_asked_for_again(
 
 
 def test_a_loop_costs_no_more_than_what_could_be_said() -> None:
-    word = voiced_s(recorded("phonetic/o_p"), LINE_HZ)
+    word = voiced_s(prompt("phonetic/o_p"), LINE_HZ)
     assert 0.4 < word < 1.2
     assert most_tokens(word) < 25
     assert voiced_s(np.zeros(LINE_HZ, np.int16), LINE_HZ) == 0

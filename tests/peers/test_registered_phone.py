@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from pipeline.audio import wav
-from tests.support.node.node import KEY, Site, bearer, place_call, running, until_final, write_site
+from tests.support.node.node import (
+    KEY,
+    Site,
+    bearer,
+    only_report,
+    place_call,
+    running,
+    until_final,
+    write_site,
+)
 from tests.support.sip.baresip import baresip
 from tests.support.sip.raw_call import RawCall
 from tests.support.speech.tones import loud_part, share_at, tone
@@ -37,23 +46,13 @@ def account(site: Site, password: str = "secret") -> str:
     return f"<sip:desk@127.0.0.1:{site.sip};transport=udp>;auth_user=desk;auth_pass={password};regint=60"
 
 
-async def only_call(client: Any) -> dict[str, Any]:
-    async with asyncio.timeout(20):
-        while True:
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-                calls = (await listed.json())["calls"]
-            if calls:
-                return await until_final(client, calls[0]["callTaskId"])
-            await asyncio.sleep(0.1)
-
-
 async def test_a_registered_phone_calls_an_agent_by_its_extension(tmp_path: Path) -> None:
     site = phone_site(tmp_path)
     dial = f"/dial sip:1001@127.0.0.1:{site.sip}"
     async with running(site) as (server, client):
         phone = baresip(tmp_path / "phone", PCMU, QUIET, 8000, account=account(site), command=dial)
         async with phone:
-            report = await only_call(client)
+            report = await only_report(client)
             await until(lambda: server.endpoint.trunks["carrier"].telephones)
     assert (report["status"], report["analysis"]["disposition"]) == ("COMPLETED", "greeted")
     assert report["phoneNumber"] == "desk"

@@ -39,7 +39,7 @@ async def test_both_hear_each_other(tmp_path: Path, codec: str, rate_hz: int, tr
         await call.hang_up()
         assert await call.ended() is HangupCause.NORMAL
         assert call.stats.lost == 0
-    assert share_at(loud_part(party.samples, rate_hz), rate_hz, 440) > 0.9
+    assert share_at(loud_part(party.heard, rate_hz), rate_hz, 440) > 0.9
     (recording,) = [path for path in os.listdir(tmp_path) if path.endswith("dec.wav")]
     theirs, theirs_hz = wav.read(tmp_path / recording)
     assert share_at(loud_part(theirs, theirs_hz), theirs_hz, 700) > 0.9

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.peer
 
 
 def heard(ear: Party) -> bool:
-    return ear.samples.size > 800
+    return ear.heard.size > 800
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

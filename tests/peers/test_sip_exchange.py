@@ -17,6 +17,7 @@ from sip.states import CallState, HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_rtp_range
+from tests.support.sip.sip_phones import address
 from tests.support.sip.sipp import Sipp
 from tests.support.speech.scenario import (
     as_called,
@@ -50,11 +51,6 @@ async def phone() -> AsyncIterator[Endpoint]:
 
 def trunk_to(phone: Endpoint, port: int, *, name: str = "peer", **settings: Any) -> Trunk:
     return phone.add_trunk(TrunkSettings(id=name, uri=f"sip:127.0.0.1:{port}", **settings))
-
-
-def port_of(phone: Endpoint) -> int:
-    assert phone.udp_address is not None
-    return phone.udp_address[1]
 
 
 async def offered(phone: Endpoint) -> Call:
@@ -118,7 +114,7 @@ async def test_sipp_proves_who_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range(200))
     async with Endpoint(settings) as phone:
         phone.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", username="acme", password="secret"))
-        port = port_of(phone)
+        port = address(phone)[1]
         options = ("-auth_uri", f"+14155550101@127.0.0.1:{port}")
         async with Sipp(scenario, tmp_path, target=port, options=options) as sipp:
             call = await offered(phone)
@@ -231,7 +227,7 @@ async def test_our_reliable_early_media_is_acknowledged_by_sipp(phone: Endpoint,
         request("BYE", 5),
         expect(200),
     )
-    async with Sipp(scenario, tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp(scenario, tmp_path, target=address(phone)[1]) as sipp:
         phone.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", allow_from=("127.0.0.1",)))
         call = await offered(phone)
         await call.ring(early_media=True)
@@ -277,7 +273,7 @@ async def test_an_offer_may_come_late_within_the_call(phone: Endpoint, tmp_path:
         request("BYE", 3),
         expect(200),
     )
-    async with Sipp(scenario, tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp(scenario, tmp_path, target=address(phone)[1]) as sipp:
         phone.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", allow_from=("127.0.0.1",)))
         call = await offered(phone)
         await call.answer()
@@ -347,7 +343,7 @@ async def test_a_far_end_that_stops_refreshing_is_hung_up_on(phone: Endpoint, tm
         recv("BYE"),
         reply(200),
     )
-    async with Sipp(scenario, tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp(scenario, tmp_path, target=address(phone)[1]) as sipp:
         phone.add_trunk(
             TrunkSettings(
                 id="in", uri="sip:192.0.2.1", allow_from=("127.0.0.1",), session_expires_s=3, **BRIEF

@@ -14,6 +14,7 @@ from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_rtp_range
 from tests.support.sip.raw_call import RawCall
+from tests.support.sip.sip_phones import address
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone
 from tests.support.waiting import until
@@ -34,11 +35,6 @@ async def phone() -> AsyncIterator[Endpoint]:
         yield endpoint
 
 
-def port_of(phone: Endpoint) -> int:
-    assert phone.udp_address is not None
-    return phone.udp_address[1]
-
-
 async def offered(phone: Endpoint) -> Call:
     return await asyncio.wait_for(anext(phone.incoming()), PATIENCE_S)
 
@@ -54,7 +50,7 @@ async def talking(phone: Endpoint, peer: RawCall) -> Call:
 
 async def test_an_answer_that_is_never_acknowledged(monkeypatch: pytest.MonkeyPatch, phone: Endpoint) -> None:
     monkeypatch.setattr("sip.dialog.reliable_response.GIVE_UP_S", 1.2)  # half a minute otherwise
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         peer.invite()
         call = await offered(phone)
         await call.answer()
@@ -65,7 +61,7 @@ async def test_an_answer_that_is_never_acknowledged(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_bye_before_the_answer(phone: Endpoint) -> None:
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         peer.invite()
         call = await offered(phone)
         await call.ring()
@@ -81,7 +77,7 @@ async def test_a_bye_before_the_answer(phone: Endpoint) -> None:
 
 
 async def test_the_same_invite_again_and_by_another_way(phone: Endpoint) -> None:
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         invite = peer.invite()
         call = await offered(phone)
         peer.send(invite)
@@ -95,7 +91,7 @@ async def test_the_same_invite_again_and_by_another_way(phone: Endpoint) -> None
 
 async def test_both_change_the_call_at_once(phone: Endpoint) -> None:
     """Theirs is refused with 491 while ours is under way; ours is repeated after theirs was refused."""
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         call = await talking(phone, peer)
         holding = asyncio.create_task(call.hold())
         ours = await peer.asked("INVITE")
@@ -112,11 +108,11 @@ async def test_both_change_the_call_at_once(phone: Endpoint) -> None:
 
 async def test_a_burst_at_capacity_is_refused_until_later(phone: Endpoint) -> None:
     """How soon is measured by bench overload."""
-    async with RawCall(port_of(phone), NUMBER) as first, RawCall(port_of(phone), NUMBER) as second:
+    async with RawCall(address(phone)[1], NUMBER) as first, RawCall(address(phone)[1], NUMBER) as second:
         for peer in (first, second):
             peer.invite()
             await offered(phone)
-        async with RawCall(port_of(phone), NUMBER) as burst:
+        async with RawCall(address(phone)[1], NUMBER) as burst:
             for number in range(100):
                 burst.call_id = f"burst-{number}"
                 burst.invite()
@@ -128,7 +124,7 @@ async def test_a_burst_at_capacity_is_refused_until_later(phone: Endpoint) -> No
 
 
 async def test_a_key_that_is_signalled_twice_counts_once(phone: Endpoint) -> None:
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         call = await talking(phone, peer)
         ear = Party(call)
         for key in (1, 1, 2):
@@ -139,23 +135,23 @@ async def test_a_key_that_is_signalled_twice_counts_once(phone: Endpoint) -> Non
             peer.send(peer.request("INFO", "Content-Type: application/dtmf-relay", body=body))
             assert (await peer.final("INFO")).status == 200
         peer.key(3)
-        await until(lambda: ear.digits.endswith("3"))
-        assert ear.digits == "1123"
+        await until(lambda: ear.keyed.endswith("3"))
+        assert ear.keyed == "1123"
 
 
 async def test_digits_by_event_by_info_and_by_tone(phone: Endpoint) -> None:
-    async with RawCall(port_of(phone), NUMBER) as peer:
+    async with RawCall(address(phone)[1], NUMBER) as peer:
         call = await talking(phone, peer)
         ear = Party(call)
         peer.send(peer.request("INFO", "Content-Type: application/dtmf-relay", body="Signal=5\r\n"))
         assert (await peer.final("INFO")).status == 200
-        assert ear.digits == "5"
+        assert ear.keyed == "5"
         low, high = (tone(frequency_hz, 0.1, 8000, 6000) for frequency_hz in (770, 1477))  # the key 6
         await peer.play(low + high)
         await peer.hum(300, 0.1)
-        await until(lambda: ear.digits == "56")
+        await until(lambda: ear.keyed == "56")
         peer.key(7)
-        await until(lambda: ear.digits == "567")
+        await until(lambda: ear.keyed == "567")
         await call.send_dtmf("8")
         assert peer.keys_heard() == [8]
         await peer.hang_up()

@@ -16,26 +16,12 @@ from sip.states import HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_rtp_range
+from tests.support.sip.sip_phones import address
 from tests.support.sip.sipp import Sipp
+from tests.support.speech.leg import Listener
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
-
-
-class Digits:
-    """A listener that keeps digits only."""
-
-    def __init__(self) -> None:
-        self.digits = ""
-
-    def audio_received(self, *_: object, **__: object) -> None:
-        pass
-
-    def digit_received(self, digit: str, now: float) -> None:
-        self.digits += digit
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        pass
 
 
 @pytest.fixture
@@ -59,13 +45,7 @@ def add_trunk(phone: Endpoint, port: int, **settings: Any) -> Trunk:
     )
 
 
-def port_of(phone: Endpoint, transport: str = "udp") -> int:
-    address = phone.udp_address if transport == "udp" else phone.tcp_address
-    assert address is not None
-    return address[1]
-
-
-async def answer_all(phone: Endpoint, digits: Digits) -> None:
+async def answer_all(phone: Endpoint, digits: Listener) -> None:
     async for call in phone.incoming():
         await call.ring()
         await call.answer()
@@ -80,21 +60,23 @@ async def nothing_left(phone: Endpoint) -> None:
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 async def test_sipp_calls_us(phone: Endpoint, tmp_path: Path, scenario: str, transport: str) -> None:
     options = ("-t", "t1") if transport == "tcp" else ()
-    digits = Digits()
+    digits = Listener()
     async with asyncio.TaskGroup() as tasks:
         answering = tasks.create_task(answer_all(phone, digits))
-        async with Sipp(scenario, tmp_path, target=port_of(phone, transport), options=options) as sipp:
+        async with Sipp(scenario, tmp_path, target=address(phone, transport)[1], options=options) as sipp:
             add_trunk(phone, sipp.port)
             await sipp.passed()
         await nothing_left(phone)
         answering.cancel()
-    assert digits.digits == ("7" if scenario == "uac_reinvite" else "")
+    assert digits.keyed == ("7" if scenario == "uac_reinvite" else "")
 
 
 async def test_twenty_calls_at_once(phone: Endpoint, tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
-        answering = tasks.create_task(answer_all(phone, Digits()))
-        async with Sipp("uac_call", tmp_path, target=port_of(phone), calls=20, options=("-r", "100")) as sipp:
+        answering = tasks.create_task(answer_all(phone, Listener()))
+        async with Sipp(
+            "uac_call", tmp_path, target=address(phone)[1], calls=20, options=("-r", "100")
+        ) as sipp:
             add_trunk(phone, sipp.port)
             await sipp.passed()
         await nothing_left(phone)
@@ -102,7 +84,7 @@ async def test_twenty_calls_at_once(phone: Endpoint, tmp_path: Path) -> None:
 
 
 async def test_the_caller_gives_up(phone: Endpoint, tmp_path: Path) -> None:
-    async with Sipp("uac_cancel", tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp("uac_cancel", tmp_path, target=address(phone)[1]) as sipp:
         add_trunk(phone, sipp.port)
         call = await anext(phone.incoming())
         await call.ring()
@@ -112,7 +94,7 @@ async def test_the_caller_gives_up(phone: Endpoint, tmp_path: Path) -> None:
 
 
 async def test_an_unknown_extension_is_named(phone: Endpoint, tmp_path: Path) -> None:
-    async with Sipp("uac_require", tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp("uac_require", tmp_path, target=address(phone)[1]) as sipp:
         add_trunk(phone, sipp.port)
         await sipp.passed()
     assert not phone.calls
@@ -120,7 +102,9 @@ async def test_an_unknown_extension_is_named(phone: Endpoint, tmp_path: Path) ->
 
 async def test_draining_refuses_with_retry_after(phone: Endpoint, tmp_path: Path) -> None:
     phone.drain()
-    async with Sipp("uac_refused", tmp_path, target=port_of(phone), calls=50, options=("-r", "200")) as sipp:
+    async with Sipp(
+        "uac_refused", tmp_path, target=address(phone)[1], calls=50, options=("-r", "200")
+    ) as sipp:
         add_trunk(phone, sipp.port)
         await sipp.passed()
     assert not phone.calls
@@ -155,7 +139,7 @@ async def test_we_call_sipp(phone: Endpoint, tmp_path: Path, scenario: str, tran
 
 
 async def test_sipp_hangs_up(phone: Endpoint, tmp_path: Path) -> None:
-    async with Sipp("uas_hangs_up", tmp_path, target=port_of(phone)) as sipp:
+    async with Sipp("uas_hangs_up", tmp_path, target=address(phone)[1]) as sipp:
         await asyncio.sleep(0.3)
         call = await add_trunk(phone, sipp.port).call("+14155550123")
         await call.answered()

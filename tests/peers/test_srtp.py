@@ -59,7 +59,7 @@ async def talk(call: Call) -> Party:
     await asyncio.sleep(2.0)
     await call.hang_up()
     assert await call.ended() is HangupCause.NORMAL
-    assert loudly(party.samples, call.rate_hz, THEIRS_HZ)
+    assert loudly(party.heard, call.rate_hz, THEIRS_HZ)
     return party
 
 

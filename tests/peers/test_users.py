@@ -15,7 +15,7 @@ import pytest
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer
 from sip.message.message import Request, Response, parse
-from tests.support.node.node import KEY, Site, bearer, running, until_final, write_site
+from tests.support.node.node import KEY, Site, bearer, only_report, running, until_final, write_site
 from tests.support.sip.baresip import baresip
 from tests.support.sip.raw_call import RawCall
 from tests.support.waiting import until
@@ -95,16 +95,6 @@ async def signed(peer: RawCall, method: str, user: str, password: str, *lines: s
     return await peer.final(method)
 
 
-async def only_call(client: Any) -> dict[str, Any]:
-    async with asyncio.timeout(20):
-        while True:
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-                calls = (await listed.json())["calls"]
-            if calls:
-                return await until_final(client, calls[0]["callTaskId"])
-            await asyncio.sleep(0.1)
-
-
 async def call_user(client: Any, name: str = "anna") -> tuple[int, dict[str, Any]]:
     body = {"agentId": REMINDER, "phoneNumber": f"user:{name}", "promptVariables": {"name": "Anna"}}
     async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
@@ -136,7 +126,7 @@ async def test_a_user_rings_an_agent_by_its_extension(tmp_path: Path, transport:
         running(site) as (_, client),
         telephone(folder(tmp_path / "phone"), site, transport=transport, command=dial),
     ):
-        report = await only_call(client)
+        report = await only_report(client)
     assert (report["status"], report["analysis"]["disposition"]) == ("COMPLETED", "greeted")
     assert report["phoneNumber"] == "user:anna"
 
@@ -209,7 +199,7 @@ async def test_a_user_is_who_its_password_says_and_no_trunk(tmp_path: Path) -> N
             peer.take_answer(answer)
             peer.send(peer.request("ACK", cseq=peer._cseq))
             await peer.hang_up()
-            report = await only_call(client)
+            report = await only_report(client)
         assert report["phoneNumber"] == "user:anna"
         for user, number, status in (("anna", "+15550001", 404), ("mute", "1001", 404), ("anna", "100", 404)):
             async with RawCall(site.sip, number) as peer:

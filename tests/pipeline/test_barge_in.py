@@ -9,13 +9,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from bench.support.codecs import over_ulaw
 from pipeline.agent import AgentAct, HangUp, Say, UserSaid
 from pipeline.audio import Pcm
 from pipeline.audio.gain import DUCKED
 from pipeline.result import EndReason, SessionResult
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
-from tests.support.sip.callers import over_ulaw, spoken
+from tests.support.sip.callers import spoken
 from tests.support.speech.conversation import (
     RATE_HZ,
     WORD_S,

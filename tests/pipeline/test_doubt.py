@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from bench.embedded_stt.corpus import LINE_HZ, PROMPTS, RATE_HZ, flite, on_the_line
+from bench.embedded_stt.corpus import LINE_HZ, RATE_HZ, flite, on_the_line, prompt
 from bench.people.corpus import PLAYER, said
 from bench.support.virtual_clock import VirtualLoop
 from pipeline.agent import AgentContext
 from pipeline.agents.script.agent import Script
 from pipeline.audio import Pcm
-from pipeline.audio.wav import read
 from pipeline.result import SessionResult
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
@@ -85,11 +84,6 @@ def converse(*words: tuple[float, Pcm], over_s: float = 14.0) -> tuple[SessionRe
     return result, [entry.text for entry in result.transcript if entry.role is Role.AGENT]
 
 
-def announced(name: str) -> Pcm:
-    """A prompt of the announcer, over the line."""
-    return on_the_line(*read(PROMPTS / f"{name}.wav"))
-
-
 def named(name: str) -> Pcm:
     """A word of the children's game, by another person."""
     (found,) = (each for each in said(LINE_HZ) if each.voice == PLAYER and each.text == name)
@@ -105,7 +99,7 @@ def spoken(text: str) -> Pcm:
 )
 def test_another_word_of_a_recorded_person_fills_no_answer(other: str) -> None:
     # Without doubt, five of them were taken for names, with confidence 0.7 to 0.9.
-    result, agent = converse((2.0, announced(other)))
+    result, agent = converse((2.0, prompt(other)))
     assert result.report.answers == {}
     assert agent[0] == QUESTION
     assert agent[1] in {AGAIN, *(f"Did you say {name}?" for name in NAMES)}
@@ -120,7 +114,7 @@ def test_a_recorded_answer_in_doubt_is_taken_when_the_caller_says_yes() -> None:
 
 
 def test_a_no_asks_again_and_an_answer_that_is_certain_is_taken_at_once() -> None:
-    words = (2.0, named("sign")), (7.0, announced("vm-no")), (12.0, named("umbrella"))
+    words = (2.0, named("sign")), (7.0, prompt("vm-no")), (12.0, named("umbrella"))
     result, agent = converse(*words, over_s=30)
     assert agent == [QUESTION, "Did you say sign?", QUESTION, "Thank you."]
     assert result.report.answers == {"thing": "umbrella"}

@@ -10,13 +10,12 @@ import socket
 import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from pipeline import registry
 from pipeline.errors import EngineBusy, EngineError, EngineRefused, EngineTimeout, SettingsRefused
@@ -29,6 +28,7 @@ from pipeline.tts.openai import OpenAiTextToSpeech
 from tests.support.http.openai_server import RATE_HZ, FakeOpenAi, Manners, openai_server, voice
 from tests.support.speech.conversation import voice as speech
 from tests.support.waiting import until
+from tests.support.webrtc.web import answering
 
 HERE = EgressPolicy(["127.0.0.0/8"])
 TEXT = "one two three four five"
@@ -64,6 +64,29 @@ async def said(tts: OpenAiTextToSpeech, text: str = TEXT) -> tuple[list[int], An
     finally:
         await tts.close()
     return [chunk.size for chunk in chunks], np.concatenate(chunks)
+
+
+@asynccontextmanager
+async def endpoint_at(handler: Any) -> AsyncIterator[ModelEndpoint]:
+    """The endpoint of a server that answers everything with `handler`."""
+    async with answering(handler) as url:
+        endpoint = ModelEndpoint(f"{url}/v1", allowed=HERE)
+        yield endpoint
+        await endpoint.close()
+
+
+async def events_of(endpoint: ModelEndpoint, *, first_s: float = 10, stall_s: float = 10) -> list[str]:
+    return [data async for data in endpoint.stream_sse("chat", {}, first_s=first_s, stall_s=stall_s)]
+
+
+@asynccontextmanager
+async def listening_to(fake: FakeOpenAi, rate_hz: int = 8000, **options: Any) -> AsyncIterator[Any]:
+    """An utterance that `fake` is asked about."""
+    recognizer = engine("stt", fake, **options)
+    listening = recognizer.listen(rate_hz=rate_hz, language="en", expected=None)
+    yield listening
+    listening.close()
+    await recognizer.close()
 
 
 # Ears -------------------------------------------------------------------------------------------------------
@@ -110,28 +133,22 @@ async def test_words_have_the_times_that_the_server_tells(fake: FakeOpenAi) -> N
 
 async def test_a_server_that_knows_json_only_is_asked_for_that(fake: FakeOpenAi) -> None:
     fake.manners.only_json = True
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=16000, language="en", expected=None)
-    for _ in range(2):
-        listening.push(speech(0.5, rate_hz=16000))
-        assert (await listening.result()).text == "yes please"
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake, 16000) as listening:
+        for _ in range(2):
+            listening.push(speech(0.5, rate_hz=16000))
+            assert (await listening.result()).text == "yes please"
     assert [each.fields["response_format"] for each in fake.heard] == ["verbose_json", "json", "json"]
 
 
 async def test_the_same_audio_is_asked_about_once(fake: FakeOpenAi) -> None:
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    listening.push(speech(0.5))
-    first = await listening.result()
-    assert await listening.result() is first
-    assert len(fake.heard) == 1
-    listening.push(speech(0.5))
-    await listening.result()
-    assert [each.samples.size for each in fake.heard] == [8000, 16000]
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        listening.push(speech(0.5))
+        first = await listening.result()
+        assert await listening.result() is first
+        assert len(fake.heard) == 1
+        listening.push(speech(0.5))
+        await listening.result()
+        assert [each.samples.size for each in fake.heard] == [8000, 16000]
 
 
 STORY_S = 150
@@ -156,16 +173,13 @@ async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
     fake: FakeOpenAi, asked_every_s: int
 ) -> None:
     fake.manners.answer = {"text": "Well,", "words": [{"word": "Well,", "start": 0.5, "end": 0.9}]}
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    samples, heard = story(), None
-    if asked_every_s == STORY_S:
-        samples = samples[: 60 * 8000]  # as another engine that broke leaves it
-    for at in range(0, len(samples), asked_every_s * 8000):
-        pushed(listening, samples[at : at + asked_every_s * 8000])
-        heard = await listening.result()
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        samples, heard = story(), None
+        if asked_every_s == STORY_S:
+            samples = samples[: 60 * 8000]  # as another engine that broke leaves it
+        for at in range(0, len(samples), asked_every_s * 8000):
+            pushed(listening, samples[at : at + asked_every_s * 8000])
+            heard = await listening.result()
     assert heard is not None
     cuts_s = [pause_s for pause_s in PAUSES_S if pause_s <= len(samples) // 8000 - 20]
     assert heard.text == " ".join(["well"] * (len(cuts_s) + 1))
@@ -178,78 +192,67 @@ async def test_of_a_long_story_the_beginning_is_heard_once_and_kept(
 
 
 async def test_what_the_server_did_not_answer_is_asked_about_again(fake: FakeOpenAi) -> None:
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    samples = story()[: 50 * 8000]
-    pushed(listening, samples)
-    fake.manners.status = 500
-    with pytest.raises(EngineError, match="500"):
-        await listening.result()
-    fake.manners.status = 200
-    assert (await listening.result()).text == "yes please yes please"
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        samples = story()[: 50 * 8000]
+        pushed(listening, samples)
+        fake.manners.status = 500
+        with pytest.raises(EngineError, match="500"):
+            await listening.result()
+        fake.manners.status = 200
+        assert (await listening.result()).text == "yes please yes please"
     sent = sum(each.samples.size for each in fake.heard) / 16000
     assert sent == pytest.approx(2 * 50, abs=0.1)
 
 
 async def test_what_nobody_answers_about_does_not_fill_the_memory(fake: FakeOpenAi) -> None:
     fake.manners.status = 500
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    for _ in range(2):
-        pushed(listening, story())
-        with pytest.raises(EngineError, match="500"):
-            await listening.result()
-    fake.manners.status = 200
-    fake.heard.clear()
-    listening.push(speech(0.5))
-    await listening.result()
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        for _ in range(2):
+            pushed(listening, story())
+            with pytest.raises(EngineError, match="500"):
+                await listening.result()
+        fake.manners.status = 200
+        fake.heard.clear()
+        listening.push(speech(0.5))
+        await listening.result()
     assert sum(each.samples.size for each in fake.heard) / 16000 < 60 + 30
 
 
 async def test_what_is_lost_in_the_middle_of_a_story_costs_nothing_else(fake: FakeOpenAi) -> None:
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    samples = story()
-    pushed(listening, samples[: 45 * 8000])
-    assert (await listening.result()).text == "yes please yes please"
-    fake.manners.status = 500
-    for at_s in range(45, STORY_S, 15):
-        pushed(listening, samples[at_s * 8000 : (at_s + 15) * 8000])
-        with pytest.raises(EngineError, match="500"):
-            await listening.result()
-    fake.manners.status = 200
-    fake.heard.clear()
-    heard = await listening.result()
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        samples = story()
+        pushed(listening, samples[: 45 * 8000])
+        assert (await listening.result()).text == "yes please yes please"
+        fake.manners.status = 500
+        for at_s in range(45, STORY_S, 15):
+            pushed(listening, samples[at_s * 8000 : (at_s + 15) * 8000])
+            with pytest.raises(EngineError, match="500"):
+                await listening.result()
+        fake.manners.status = 200
+        fake.heard.clear()
+        heard = await listening.result()
     assert 60 <= sum(each.samples.size for each in fake.heard) / 16000 <= 60 + 30
     assert heard.text == " ".join(["yes please"] * (1 + len(fake.heard)))
 
 
 async def test_whoever_does_not_wait_ends_the_request(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    listening.push(speech(0.5))
-    for close in (False, True):
-        task = asyncio.create_task(listening.result())
-        while len(fake.heard) < 1 + close:
+    async with listening_to(fake) as listening:
+        listening.push(speech(0.5))
+        for close in (False, True):
+            task = asyncio.create_task(listening.result())
+            while len(fake.heard) < 1 + close:
+                await asyncio.sleep(0.005)
+            if close:
+                listening.close()
+                with pytest.raises(EngineError, match="closed"):
+                    await task
+            else:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        while fake.cut_off < 2:
             await asyncio.sleep(0.005)
-        if close:
-            listening.close()
-            with pytest.raises(EngineError, match="closed"):
-                await task
-        else:
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-    while fake.cut_off < 2:
-        await asyncio.sleep(0.005)
-    await recognizer.close()
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
@@ -258,35 +261,30 @@ async def test_whoever_is_cancelled_as_the_utterance_is_closed_is_cancelled(
 ) -> None:
     """A fault of the call would be told otherwise."""
     fake.manners.delay_s = 60
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    listening.push(speech(0.5))
-    task = asyncio.create_task(listening.result())
-    while not fake.heard:
-        await asyncio.sleep(0.005)
-    for step in (listening.close, task.cancel) if closed_first else (task.cancel, listening.close):
-        step()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        listening.push(speech(0.5))
+        task = asyncio.create_task(listening.result())
+        while not fake.heard:
+            await asyncio.sleep(0.005)
+        for step in (listening.close, task.cancel) if closed_first else (task.cancel, listening.close):
+            step()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 1.0
-    recognizer = engine("stt", fake, timeout_s=30.0)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    samples = story()
-    pushed(listening, samples[: 45 * 8000])
-    for second in range(45, 48):
-        speculative = asyncio.create_task(listening.result())
-        while len(fake.heard) < second - 43:
-            await asyncio.sleep(0.005)
-        speculative.cancel()
-        await asyncio.wait({speculative})
-        pushed(listening, samples[second * 8000 : (second + 1) * 8000])
-    assert (await listening.result()).text == "yes please yes please"
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake, timeout_s=30.0) as listening:
+        samples = story()
+        pushed(listening, samples[: 45 * 8000])
+        for second in range(45, 48):
+            speculative = asyncio.create_task(listening.result())
+            while len(fake.heard) < second - 43:
+                await asyncio.sleep(0.005)
+            speculative.cancel()
+            await asyncio.wait({speculative})
+            pushed(listening, samples[second * 8000 : (second + 1) * 8000])
+        assert (await listening.result()).text == "yes please yes please"
     ends_s = sorted(round(each.samples.size / 16000) for each in fake.heard)
     assert ends_s == [20, 25, 26, 27, 28]
     assert fake.cut_off == 3
@@ -294,40 +292,35 @@ async def test_a_piece_is_sent_once_however_often_the_caller_goes_on(fake: FakeO
 
 async def test_a_closed_utterance_ends_the_requests_about_all_its_pieces(fake: FakeOpenAi) -> None:
     fake.manners.delay_s = 60
-    recognizer = engine("stt", fake, timeout_s=60.0)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    pushed(listening, story()[: 45 * 8000])
-    for asked in (2, 3):
-        speculative = asyncio.create_task(listening.result())
-        while len(fake.heard) < asked:
-            await asyncio.sleep(0.005)
-        if asked == 2:
-            speculative.cancel()
-        else:
-            listening.close()
-        await asyncio.wait({speculative})
-    assert isinstance(speculative.exception(), EngineError)
-    await until(lambda: fake.cut_off >= 3)
-    await recognizer.close()
+    async with listening_to(fake, timeout_s=60.0) as listening:
+        pushed(listening, story()[: 45 * 8000])
+        for asked in (2, 3):
+            speculative = asyncio.create_task(listening.result())
+            while len(fake.heard) < asked:
+                await asyncio.sleep(0.005)
+            if asked == 2:
+                speculative.cancel()
+            else:
+                listening.close()
+            await asyncio.wait({speculative})
+        assert isinstance(speculative.exception(), EngineError)
+        await until(lambda: fake.cut_off >= 3)
 
 
 async def test_what_the_server_has_heard_is_kept_in_memory_no_longer(fake: FakeOpenAi) -> None:
-    recognizer = engine("stt", fake)
-    listening = recognizer.listen(rate_hz=8000, language="en", expected=None)
-    samples = story()
-    tracemalloc.start()
-    try:
-        for at in range(0, len(samples), 15 * 8000):
-            pushed(listening, samples[at : at + 15 * 8000])
-            await listening.result()
-            fake.heard.clear()
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert held < 3 * 30 * 2 * 8000, "the end alone is there yet, and no piece of what was answered"
-    listening.close()
-    await recognizer.close()
+    async with listening_to(fake) as listening:
+        samples = story()
+        tracemalloc.start()
+        try:
+            for at in range(0, len(samples), 15 * 8000):
+                pushed(listening, samples[at : at + 15 * 8000])
+                await listening.result()
+                fake.heard.clear()
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 3 * 30 * 2 * 8000, "the end alone is there yet, and no piece of what was answered"
 
 
 async def test_connections_are_kept(fake: FakeOpenAi) -> None:
@@ -389,9 +382,9 @@ async def test_what_is_no_pcm_is_not_played(kind: bytes) -> None:
     async def other(request: web.Request) -> web.Response:
         return web.Response(body=kind, content_type="application/octet-stream")
 
-    async with served(other) as base_url:
+    async with answering(other) as url:
         with egress_policy(HERE):
-            tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
+            tts = registry.load("tts", "openai", {"base_url": f"{url}/v1", "timeout_s": 20.0})
         with pytest.raises(EngineError):
             await said(tts)
 
@@ -404,9 +397,9 @@ async def test_an_answer_of_a_type_without_samples_is_not_played(kind: str) -> N
     async def other(request: web.Request) -> web.Response:
         return web.Response(body=voice(TEXT), content_type=kind)
 
-    async with served(other) as base_url:
+    async with answering(other) as url:
         with egress_policy(HERE):
-            tts = registry.load("tts", "openai", {"base_url": base_url, "timeout_s": 20.0})
+            tts = registry.load("tts", "openai", {"base_url": f"{url}/v1", "timeout_s": 20.0})
         with pytest.raises(EngineError, match=kind):
             await said(tts)
 
@@ -417,14 +410,11 @@ async def test_a_compressed_answer_is_refused_before_it_is_a_gigabyte() -> None:
         body = gzip.compress(b'{"text": "' + b"word " * 200_000 + b'"}')
         return web.Response(body=body, headers={"Content-Encoding": "gzip"}, content_type="application/json")
 
-    async with served(bomb) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(bomb) as endpoint:
         with pytest.raises(EngineError, match="compressed"):
             await endpoint.post_json("chat", {})
         with pytest.raises(EngineError, match="compressed"):
-            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
-                pass
-        await endpoint.close()
+            await events_of(endpoint)
 
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"text": NaN}', b'{"text": "' + b"a" * 2_000_000])
@@ -432,12 +422,10 @@ async def test_an_answer_that_is_no_json_is_an_error_whatever_it_is(body: bytes)
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=body, status=200 if request.path.endswith("chat") else 500)
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         for path in ("chat", "fails"):
             with pytest.raises(EngineError):
                 await endpoint.post_json(path, {})
-        await endpoint.close()
 
 
 async def test_a_voice_that_breaks_off_says_so_after_what_it_said(fake: FakeOpenAi) -> None:
@@ -604,10 +592,8 @@ async def test_events_are_read_however_they_are_cut() -> None:
             await response.write(stream[start : start + 3])
         return response
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
-        events = [data async for data in endpoint.stream_sse("chat", {"a": 1}, first_s=10, stall_s=10)]
-        await endpoint.close()
+    async with endpoint_at(answer) as endpoint:
+        events = await events_of(endpoint)
     assert events == ['{"a": 1}', "one\ntwo", "[DONE]"]
 
 
@@ -637,12 +623,9 @@ async def test_an_event_is_as_long_as_what_is_kept_of_it(line: bytes) -> None:
                 await response.write(line * 5_000)
         return response
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         with pytest.raises(EngineError, match="without end"):
-            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
-                pass
-        await endpoint.close()
+            await events_of(endpoint)
 
 
 async def test_a_server_that_only_sends_space_is_late() -> None:
@@ -655,13 +638,10 @@ async def test_a_server_that_only_sends_space_is_late() -> None:
                 await asyncio.sleep(0.02)
         return response
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         async with asyncio.timeout(10):
             with pytest.raises(EngineTimeout):
-                async for _ in endpoint.stream_sse("chat", {}, first_s=0.2, stall_s=60):
-                    pass
-        await endpoint.close()
+                await events_of(endpoint, first_s=0.2, stall_s=60)
 
 
 async def test_a_server_that_answers_without_end_is_stopped() -> None:
@@ -674,14 +654,11 @@ async def test_a_server_that_answers_without_end_is_stopped() -> None:
         except ConnectionError:
             return response
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         with pytest.raises(EngineError, match="without end"):
             await endpoint.post_json("chat", {})
         with pytest.raises(EngineError, match="without end"):
-            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
-                pass
-        await endpoint.close()
+            await events_of(endpoint)
 
 
 @pytest.mark.parametrize("form", [b"data: %s\n\n", b"%s"], ids=["event", "document"])
@@ -694,25 +671,20 @@ async def test_an_answer_of_a_chat_model_is_no_longer_than_anybody_speaks(form: 
         kind = "text/event-stream" if body.startswith(b"data") else "application/json"
         return web.Response(body=body, content_type=kind)
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
-        (data,) = [each async for each in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10)]
+    async with endpoint_at(answer) as endpoint:
+        (data,) = await events_of(endpoint)
         assert len(data) > size
         size = 300_000
         with pytest.raises(EngineError, match="without end"):
-            async for _ in endpoint.stream_sse("chat", {}, first_s=10, stall_s=10):
-                pass
-        await endpoint.close()
+            await events_of(endpoint)
 
 
 async def test_a_form_may_be_longer_than_what_is_spoken() -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.json_response({"padding": "x" * 900_000})
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         assert len((await endpoint.post_json("chat", {}))["padding"]) == 900_000
-        await endpoint.close()
 
 
 async def test_a_kept_connection_that_is_gone_costs_no_request() -> None:
@@ -726,11 +698,9 @@ async def test_a_kept_connection_that_is_gone_costs_no_request() -> None:
             request.transport.close()
         return web.json_response({"answer": asked})
 
-    async with served(answer) as base_url:
-        endpoint = ModelEndpoint(base_url, allowed=HERE)
+    async with endpoint_at(answer) as endpoint:
         assert await endpoint.post_json("chat", {}) == {"answer": 1}
         assert await endpoint.post_json("chat", {}) == {"answer": 3}
-        await endpoint.close()
 
 
 async def test_a_kept_connection_that_is_reset_costs_no_request() -> None:
@@ -762,20 +732,3 @@ async def test_a_kept_connection_that_is_reset_costs_no_request() -> None:
     await endpoint.close()
     server.close()
     await server.wait_closed()
-
-
-def served(handler: Any) -> Any:
-    """A server that answers everything with `handler`; its base_url."""
-
-    class Serving:
-        async def __aenter__(self) -> str:
-            app = web.Application()
-            app.router.add_route("*", "/{path:.*}", handler)
-            self.server = TestServer(app, host="127.0.0.1")
-            await self.server.start_server(shutdown_timeout=1)
-            return str(self.server.make_url("/v1"))
-
-        async def __aexit__(self, *args: object) -> None:
-            await self.server.close()
-
-    return Serving()

@@ -7,33 +7,15 @@ import asyncio
 import numpy as np
 import pytest
 
-from pipeline.audio import Pcm
 from sip.call import MOVES, Call, CallFailed
 from sip.errors import LocalError, RemoteError
 from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.sip.sip_phones import PATIENCE_S, phones
+from tests.support.speech.leg import Listener
 from tests.support.waiting import until
 
 SETTINGS = TrunkSettings(id="x", uri="sip:127.0.0.1")
-
-
-class Listener:
-    """Remembers what a leg tells."""
-
-    def __init__(self) -> None:
-        self.frames: list[Pcm] = []
-        self.digits: list[str] = []
-        self.ended: list[str] = []
-
-    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-
-    def digit_received(self, digit: str, now: float) -> None:
-        self.digits.append(digit)
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        self.ended.append(reason)
 
 
 async def over(*calls: Call) -> list[HangupCause]:

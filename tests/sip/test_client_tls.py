@@ -25,7 +25,8 @@ from tests.support.authority import Authority, serving
 from tests.support.hostile.rogue import rogue
 from tests.support.node.node import running, write_site
 from tests.support.ports import free_rtp_range
-from tests.support.sip.name_server import name_server
+from tests.support.sip.name_server import NameServer
+from tests.support.udp import bound
 
 PATIENCE_S = 20.0
 ZONE = {("carrier.test", "A"): (60, ["127.0.0.1"])}
@@ -80,7 +81,7 @@ def refusing(context: ssl.SSLContext) -> Iterator[int]:
 
 @asynccontextmanager
 async def phone(udp: str | None = None) -> AsyncIterator[Endpoint]:
-    async with name_server(ZONE) as names:
+    async with bound(NameServer(ZONE)) as names:
         settings = EndpointSettings(udp=udp, tcp="127.0.0.1:0", rtp_ports=free_rtp_range(), dns=names.address)
         async with Endpoint(settings) as made:
             yield made

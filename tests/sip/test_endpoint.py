@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from pipeline.plane.drive.planes import SPARE, Planes
 from sip.admission_policy import AdmissionPolicy
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer, Challenge, Verifier
+from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.errors import LocalError
 from sip.message.message import Request, Response, parse
@@ -26,7 +29,9 @@ from sip.trunk import TrunkUnavailable
 from sip.trunk_settings import TrunkSettings, User
 from sip.wrong_passwords import TRIES
 from tests.support.certificates import tls_of_localhost
+from tests.support.sip.registrar import Registrar
 from tests.support.sip.sip_phones import LOOPBACK, PATIENCE_S, Phones, address, phones, raw
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 SDP = (
@@ -260,80 +265,52 @@ async def test_a_call_that_ended_before_anybody_took_it_is_not_offered() -> None
         await second.hang_up()
 
 
+@asynccontextmanager
+async def full(world: Phones, small: Endpoint) -> AsyncIterator[Call]:
+    """The call that is refused by `small`, which has room for one, while it has one; then the next works."""
+    small.add_trunk(replace(LINE, id="in"))
+    uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
+    trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))
+    first = await trunk.call("1")
+    offered = await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)
+    await offered.answer()
+    second = await trunk.call("2")
+    await asyncio.wait_for(second.ended(), PATIENCE_S)
+    yield second
+    await first.hang_up()
+    await offered.ended()
+    await asyncio.sleep(0.3)  # until what was told of the row has been read
+    third = await trunk.call("3")
+    assert (await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)).local_number == "3"
+    await third.hang_up()
+
+
 async def test_without_rtp_ports_a_call_is_refused_and_the_next_one_works() -> None:
-    async with phones() as world:
-        small = Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33000, 33001)))
-        async with small:
-            small.add_trunk(replace(LINE, id="in"))
-            uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
-            trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))
-            first = await trunk.call("1")
-            offered = await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)
-            await offered.answer()
-            second = await trunk.call("2")
-            await asyncio.wait_for(second.ended(), PATIENCE_S)
-            assert second.status == 503
-            await first.hang_up()
-            await offered.ended()
-            third = await trunk.call("3")
-            assert (await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)).local_number == "3"
-            await third.hang_up()
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33000, 33001))
+    async with phones() as world, Endpoint(settings) as small, full(world, small) as refused:
+        assert refused.status == 503
 
 
 async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_one_works() -> None:
-    async with phones() as world:
-        small = Endpoint(EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099)))
-        async with small:
-            small.media.planes.close()
-            small.media.planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
-            small.add_trunk(replace(LINE, id="in"))
-            uri = f"sip:127.0.0.1:{address(small)[1]};transport=udp"
-            trunk = world.ours.add_trunk(TrunkSettings(id="small", uri=uri))
-            first = await trunk.call("1")
-            offered = await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)
-            await offered.answer()
-            second = await trunk.call("2")
-            await asyncio.wait_for(second.ended(), PATIENCE_S)
-            assert (second.status, second.retry_after_s) == (503, 10)
+    settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099))
+    async with phones() as world, Endpoint(settings) as small:
+        small.media.planes.close()
+        small.media.planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
+        async with full(world, small) as refused:
+            assert (refused.status, refused.retry_after_s) == (503, 10)
             back = small.add_trunk(TrunkSettings(id="out", uri=f"sip:127.0.0.1:{address(world.ours)[1]}"))
             with pytest.raises(TrunkUnavailable):
                 await back.call("4")
-            await first.hang_up()
-            await offered.ended()
-            await asyncio.sleep(0.3)  # until what was told of the row has been read
-            third = await trunk.call("3")
-            assert (await asyncio.wait_for(anext(small.incoming()), PATIENCE_S)).local_number == "3"
-            await third.hang_up()
 
 
 async def test_registration_is_made_kept_and_taken_back() -> None:
-    async with phones() as world:
-        loop = asyncio.get_running_loop()
-        seen: list[Request] = []
-
-        class Registrar(asyncio.DatagramProtocol):
-            def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                self.transport = cast("asyncio.DatagramTransport", transport)
-
-            def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-                message = parse(data)
-                assert isinstance(message, Request)
-                seen.append(message)
-                contact = f"{message.header('Contact')};expires={message.header('Expires')}"
-                answer = Response(200, "OK", message.headers.copy())
-                answer.headers.set("Contact", contact)
-                self.transport.sendto(answer.to_bytes(), addr)
-
-        transport, _ = await loop.create_datagram_endpoint(Registrar, local_addr=("127.0.0.1", 0))
-        port = transport.get_extra_info("sockname")[1]
-        trunk = world.ours.add_trunk(
-            TrunkSettings(id="reg", uri=f"sip:127.0.0.1:{port};transport=udp", username="acme", register=True)
-        )
+    async with phones() as world, bound(Registrar()) as carrier:
+        uri = f"sip:127.0.0.1:{carrier.port};transport=udp"
+        trunk = world.ours.add_trunk(TrunkSettings(id="reg", uri=uri, username="acme", register=True))
         await until(lambda: trunk.registered)
         world.ours.remove_trunk("reg")
-        await until(lambda: len(seen) >= 2)
-        transport.close()
-        assert [each.header("Expires") for each in seen] == ["3600", "0"]
+        await until(lambda: len(carrier.expires) >= 2)
+        assert carrier.expires == ["3600", "0"]
         assert not trunk.registered
 
 

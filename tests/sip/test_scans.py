@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import cast
 
 import pytest
 
@@ -16,13 +15,15 @@ from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.message import Response, parse
 from sip.trunk_settings import TrunkSettings
+from tests.support.sip.sip_phones import address
+from tests.support.udp import UdpServer, bound
 from tests.support.waiting import until
 
 SCANNER, CARRIER, OFFICE = "127.0.0.66", "127.0.0.9", "127.0.0.77"
 TRIES = 10
 
 
-class Socket(asyncio.DatagramProtocol):
+class Socket(UdpServer):
     """A UDP socket of one address; counts bytes both ways, and keeps what comes."""
 
     def __init__(self, server: int) -> None:
@@ -30,10 +31,6 @@ class Socket(asyncio.DatagramProtocol):
         self.came: list[Response] = []
         self.bytes_in = self.bytes_out = 0
         self._number = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.DatagramTransport", transport)
-        self.host, self.port = transport.get_extra_info("sockname")
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self.bytes_in += len(data)
@@ -43,7 +40,7 @@ class Socket(asyncio.DatagramProtocol):
 
     def send(self, data: bytes) -> None:
         self.bytes_out += len(data)
-        self._transport.sendto(data, self.server)
+        self.transport.sendto(data, self.server)
 
     def ask(self, method: str, user: str = "100", *lines: str, number: int = 0) -> int:
         """Sends a request outside any dialog, as sipvicious writes it; returns its number."""
@@ -64,16 +61,8 @@ class Socket(asyncio.DatagramProtocol):
         return number
 
 
-@asynccontextmanager
-async def socket_at(host: str, phone: Endpoint) -> AsyncIterator[Socket]:
-    assert phone.udp_address is not None
-    transport, socket = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: Socket(phone.udp_address[1] if phone.udp_address else 0), local_addr=(host, 0)
-    )
-    try:
-        yield socket
-    finally:
-        transport.close()
+def socket_at(host: str, phone: Endpoint) -> AbstractAsyncContextManager[Socket]:
+    return bound(Socket(address(phone)[1]), host)
 
 
 @asynccontextmanager

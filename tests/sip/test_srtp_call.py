@@ -18,6 +18,7 @@ from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_rtp_range
 from tests.support.sip.raw_call import RawCall
+from tests.support.sip.sip_phones import address
 from tests.support.speech.leg import Party
 from tests.support.waiting import until
 
@@ -58,11 +59,6 @@ async def phone() -> AsyncIterator[Endpoint]:
         yield endpoint
 
 
-def port_of(phone: Endpoint) -> int:
-    assert phone.udp_address is not None
-    return phone.udp_address[1]
-
-
 async def up(phone: Endpoint, caller: ProtectedCall) -> tuple[Call, Party]:
     caller.keys = Keys()
     _, call = await asyncio.gather(caller.answered(), _answer(phone))
@@ -77,7 +73,7 @@ async def _answer(phone: Endpoint) -> Call:
 
 @pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
 async def test_a_key_that_changes_in_the_call_is_followed(phone: Endpoint, method: str) -> None:
-    async with ProtectedCall(port_of(phone), "1001") as caller:
+    async with ProtectedCall(address(phone)[1], "1001") as caller:
         call, party = await up(phone, caller)
         await caller.hum(440, 0.4)
         before, caller.keys = caller.keys, Keys()
@@ -103,7 +99,7 @@ async def test_a_key_that_changes_in_the_call_is_followed(phone: Endpoint, metho
 
 
 async def test_no_change_of_a_call_switches_protection_off(phone: Endpoint) -> None:
-    async with ProtectedCall(port_of(phone), "1001") as caller:
+    async with ProtectedCall(address(phone)[1], "1001") as caller:
         call, _ = await up(phone, caller)
         plain = caller.offer.replace("RTP/SAVP", "RTP/AVP").replace(caller.keys.line, "")
         for method in ("INVITE", "UPDATE"):
@@ -123,7 +119,7 @@ async def test_a_plain_answer_to_a_change_of_ours_ends_the_call_instead_of_its_p
     phone.add_trunk(
         TrunkSettings(id="peer", uri="sip:127.0.0.1:9", allow_from=("127.0.0.1/32",), srtp=Srtp.OPTIONAL)
     )
-    async with ProtectedCall(port_of(phone), "1001") as caller:
+    async with ProtectedCall(address(phone)[1], "1001") as caller:
         call, _ = await up(phone, caller)
         await caller.hum(440, 0.2)
         assert call.encryption.keys == "sdes"
@@ -143,7 +139,7 @@ async def test_a_plain_answer_to_a_change_of_ours_ends_the_call_instead_of_its_p
 
 
 async def test_a_plain_invite_is_refused_where_keys_are_insisted_on(phone: Endpoint) -> None:
-    async with RawCall(port_of(phone), "1001") as caller:
+    async with RawCall(address(phone)[1], "1001") as caller:
         caller.invite()
         assert (await caller.final()).status == 488
 
@@ -152,7 +148,7 @@ async def test_packets_that_are_not_authentic_are_logged_once(
     phone: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    async with ProtectedCall(port_of(phone), "1001") as caller:
+    async with ProtectedCall(address(phone)[1], "1001") as caller:
         call, party = await up(phone, caller)
         good, caller.keys = caller.keys, Keys()
         await caller.hum(440, 0.6)

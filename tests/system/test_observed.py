@@ -22,7 +22,8 @@ from sip.call import Call
 from tests.support.node.node import NUMBER, Client, Node, Site, place_call, running, until_final, write_site
 from tests.support.paths import ROOT
 from tests.support.sip.carrier import Carrier, carrier
-from tests.support.sip.registrar import registrar
+from tests.support.sip.registrar import Registrar
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -169,7 +170,7 @@ async def test_a_trunk_that_registers_says_whether_its_contact_is_held(tmp_path:
     site.add('[[trunk]]\nid = "carrier"', 'username = "acme"\npassword = "pw"\nregister = true')
     async with running(site) as (_, client):
         assert 'mediaserver_trunk_registered{trunk="carrier"} 0.0' in await exposed(client)
-    async with registrar(site.carrier), running(site) as (server, client):
+    async with bound(Registrar(), port=site.carrier), running(site) as (server, client):
         await until(lambda: server.endpoint.trunks["carrier"].registered)
         assert 'mediaserver_trunk_registered{trunk="carrier"} 1.0' in await exposed(client)
 

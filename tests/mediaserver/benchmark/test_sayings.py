@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.support.codecs import over_ulaw
 from mediaserver.benchmark.own_voice import copied_from
 from mediaserver.benchmark.sayings import NoSpeech, Recorded, recorded, sayings
-from pipeline.audio import Pcm, kernels, wav
+from pipeline.audio import Pcm, wav
 from tests.support.speech.syllables import syllables
 
 RATE_HZ = 8000
@@ -53,22 +54,14 @@ def test_silence_and_sermons_are_not_said(tmp_path: Path) -> None:
         recorded(tmp_path / "long.wav")
 
 
-def over_the_line(samples: Pcm) -> Pcm:
-    """Through µ-law."""
-    coded, decoded = np.empty(len(samples), np.uint8), np.empty(len(samples), np.int16)
-    kernels.ulaw_encode(samples, coded)
-    kernels.ulaw_decode(coded, decoded)
-    return decoded
-
-
 def test_a_copy_is_known_wherever_it_begins_and_another_voice_is_none() -> None:
     said = syllables(120, 2.0)
-    copy = over_the_line((said * 0.3).astype(np.int16))
+    copy = over_ulaw((said * 0.3).astype(np.int16))
     for at in (0, 800, 5000):
         assert copied_from(said, copy[at : at + 2400]) == at
     led = np.concatenate([np.zeros(400, np.int16), copy[:2000]])
     assert copied_from(said, led) == -400
     for pitch in (90, 150, 205, 240):
-        assert copied_from(said, over_the_line(syllables(pitch, 2.0))[:2400]) is None
+        assert copied_from(said, over_ulaw(syllables(pitch, 2.0))[:2400]) is None
     assert copied_from(said, np.zeros(2400, np.int16)) is None
     assert copied_from(said, np.zeros(0, np.int16)) is None

@@ -19,7 +19,7 @@ from mediaserver.settings.tools import PreCallTool
 from pipeline.net.egress import EgressPolicy
 from pipeline.net.http import GuardedHttpClient
 from tests.support.http.models import fake_models
-from tests.support.node.node import KEY, NUMBER, bearer, running, until_final, write_site
+from tests.support.node.node import NUMBER, bearer, place_call, running, until_final, write_site
 from tests.support.webrtc.rooms import CALLS_KEY, NEEDY, join, write_web_site
 from tests.support.webrtc.rtc import rtc_client
 from tests.support.webrtc.web import served
@@ -260,12 +260,8 @@ async def placed(tmp_path: Path, url: str, policy: str) -> dict[str, Any]:
     agent = BRIEFED_AGENT.replace("TOOL", url).replace("POLICY", policy)
     site = write_site(tmp_path, more=agent, transport="tcp")
     site.reach_this_machine()
-    body = {"agentId": BRIEFED, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
     async with running(site) as (_, client):
-        async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-            assert answer.status == 200, await answer.text()
-            call_id = (await answer.json())["data"]["callTaskId"]
-        return await until_final(client, call_id)
+        return await until_final(client, await place_call(client, BRIEFED))
 
 
 async def test_a_call_is_dialled_with_what_the_tool_said(tmp_path: Path) -> None:

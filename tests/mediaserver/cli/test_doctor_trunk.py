@@ -18,7 +18,8 @@ from tests.support.command_line import mediaserver
 from tests.support.hostile.rogue import CLOSED, Rogue, rogue, sdp
 from tests.support.node.node import Site, write_site
 from tests.support.ports import free_port, free_rtp_range
-from tests.support.sip.name_server import name_server
+from tests.support.sip.name_server import NameServer
+from tests.support.udp import bound
 
 NUMBER = "+14155550123"
 
@@ -112,7 +113,7 @@ async def test_a_planted_fault_is_named(name: str, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(doctor_trunk, "PROBE_S", 1.0)
     monkeypatch.setattr(doctor_trunk, "AUDIO_S", 1.0)
     fault = FAULTS[name]
-    async with name_server(ZONE) as names, rogue() as far:
+    async with bound(NameServer(ZONE)) as names, rogue() as far:
         fault.says(far)
         site = configured(write_site(tmp_path), fault, far, names.address)
         findings = await examine_trunk(load(site.path), "carrier", fault.number)
@@ -137,10 +138,10 @@ async def test_a_fault_of_tls_is_named(name: str, tmp_path: Path, monkeypatch: p
         rtp_ports=free_rtp_range(),
     )
     zone = {("carrier.test", "A"): (60, ["127.0.0.1"])}
-    async with Endpoint(settings) as carrier, name_server(zone) as names, rogue() as far:
-        bound = carrier.tcp_address if name == "not TLS" else carrier.tls_address
-        assert bound is not None
-        fault = Fault("TLS", uri=f"sip:carrier.test:{bound[1]};transport=tls", keys=keys)
+    async with Endpoint(settings) as carrier, bound(NameServer(zone)) as names, rogue() as far:
+        listening = carrier.tcp_address if name == "not TLS" else carrier.tls_address
+        assert listening is not None
+        fault = Fault("TLS", uri=f"sip:carrier.test:{listening[1]};transport=tls", keys=keys)
         site = configured(write_site(tmp_path), fault, far, names.address)
         findings = await examine_trunk(load(site.path), "carrier", NUMBER)
     assert [finding.name for finding in findings if not finding.ok] == ["TLS"]
@@ -148,7 +149,7 @@ async def test_a_fault_of_tls_is_named(name: str, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("status", [486, 480, 603])
 async def test_a_person_who_does_not_answer_is_no_fault(status: int, tmp_path: Path) -> None:
-    async with rogue() as far, name_server({}) as names:
+    async with rogue() as far, bound(NameServer({})) as names:
         far.say(180, far.contact)
         far.say(status)
         site = configured(write_site(tmp_path), Fault("", keys=""), far, names.address)

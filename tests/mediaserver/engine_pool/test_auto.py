@@ -18,7 +18,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from api import health
 from api.http.auth import SERVER
-from bench.support.virtual_clock import VirtualLoop
 from mediaserver.engine_pool import auto
 from mediaserver.engine_pool.auto import Choosing, hearing_problems
 from mediaserver.engine_pool.choice import EMBEDDED, AgentChoice, AutoEngines, Chosen, EngineChoice
@@ -105,10 +104,12 @@ class Machine:
         self.voices.append(Spoken(name, self.broken.get(name, "")))
         return self.voices[-1]
 
+    def chooser(self, **others: Any) -> Choosing:
+        tries = {"try_recognizer": self.trials.recognizers, "try_voice": self.trials.voice}
+        return Choosing(self.places, load=self.load, **(tries | others))
+
     async def chosen(self, wanted: EngineChoice, **refused: str) -> Chosen:
-        chooser = Choosing(
-            self.places, load=self.load, try_recognizer=self.trials.recognizers, try_voice=self.trials.voice
-        )
+        chooser = self.chooser()
         try:
             return await chooser.choose(wanted, refused)
         finally:
@@ -443,14 +444,10 @@ async def brought_up(
 async def test_agents_share_what_was_chosen_and_tried_and_keep_what_stands_behind(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
     parts = Parts()
-    engines = Engines([agent(1, ASKED), agent(2, FREE), agent(3, ASKED)], load=parts.load, chooser=chooser)
+    engines = Engines(
+        [agent(1, ASKED), agent(2, FREE), agent(3, ASKED)], load=parts.load, chooser=machine.chooser()
+    )
     await brought_up(engines, monkeypatch)
     assert machine.trials.tried == ["model", "piper 1"]
     assert sorted(parts.started) == ["espeak-ng", "faster-whisper", "mind", "piper", "pocketsphinx"]
@@ -490,34 +487,27 @@ class Busy:
         return RecognizerTrial(cpu_ms=100.0)
 
 
+@pytest.mark.virtual_clock
 @pytest.mark.parametrize(("needs", "meanwhile"), [(ASKED, "pocketsphinx"), (FREE, "")])
-def test_what_a_busy_machine_could_not_try_is_tried_again(
+async def test_what_a_busy_machine_could_not_try_is_tried_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, needs: dict[str, Any], meanwhile: str
 ) -> None:
     busy, parts = Busy(spoilt=2), Parts()
     prepared: list[str] = []
-
-    async def hours() -> None:
-        chooser = Choosing(
-            machine.places, load=machine.load, try_recognizer=busy, try_voice=machine.trials.voice
-        )
-        written = [agent(1, needs), agent(2, needs)]
-        engines = Engines(written, load=parts.load, chooser=chooser)
-        await brought_up(engines, monkeypatch, prepared)
-        assert [each.engine.name if each.engine else "" for each in engines.chosen()] == [meanwhile, "piper"]
-        prepared.clear()
-        again = asyncio.create_task(engines.choose_again())
-        await asyncio.sleep(1.5 * AGAIN_S)  # once more in vain
-        assert prepared == []
-        assert engines.of("agent-1").stt.name == (meanwhile or AUTO)
-        await asyncio.sleep(6 * AGAIN_S)
-        assert engines.of("agent-1").stt.name == engines.of("agent-2").stt.name == "faster-whisper"
-        assert prepared == ["agent-1", "agent-2"]
-        again.cancel()
-        await engines.close()
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(hours())
+    written = [agent(1, needs), agent(2, needs)]
+    engines = Engines(written, load=parts.load, chooser=machine.chooser(try_recognizer=busy))
+    await brought_up(engines, monkeypatch, prepared)
+    assert [each.engine.name if each.engine else "" for each in engines.chosen()] == [meanwhile, "piper"]
+    prepared.clear()
+    again = asyncio.create_task(engines.choose_again())
+    await asyncio.sleep(1.5 * AGAIN_S)  # once more in vain
+    assert prepared == []
+    assert engines.of("agent-1").stt.name == (meanwhile or AUTO)
+    await asyncio.sleep(6 * AGAIN_S)
+    assert engines.of("agent-1").stt.name == engines.of("agent-2").stt.name == "faster-whisper"
+    assert prepared == ["agent-1", "agent-2"]
+    again.cancel()
+    await engines.close()
     assert len(busy.asked) == 3  # one trial for both agents, and none after it ended
     assert parts.started.count("faster-whisper") == 1
 
@@ -579,16 +569,10 @@ async def test_agents_that_name_their_engines_wait_for_no_trial(monkeypatch: pyt
 async def test_where_all_agents_name_their_engines_nothing_is_tried(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
     named = replace(
         agent(1, FREE), stt=EngineChoice("stt", "openai", {}), tts=EngineChoice("tts", "piper", {})
     )
-    engines = Engines([named], load=Parts().load, chooser=chooser)
+    engines = Engines([named], load=Parts().load, chooser=machine.chooser())
     await brought_up(engines, monkeypatch)
     assert (machine.trials.tried, machine.voices, engines.chosen()) == ([], [], [])
     assert engines.of("agent-1") == named
@@ -598,13 +582,7 @@ async def test_where_all_agents_name_their_engines_nothing_is_tried(
 async def test_what_was_chosen_and_does_not_start_is_passed_over(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
-    engines = Engines([agent(1, ASKED)], load=Parts("faster-whisper").load, chooser=chooser)
+    engines = Engines([agent(1, ASKED)], load=Parts("faster-whisper").load, chooser=machine.chooser())
     await brought_up(engines, monkeypatch)
     made_of = engines.of("agent-1")
     assert (made_of.stt.name, made_of.stt_fallback) == ("pocketsphinx", ())
@@ -613,13 +591,7 @@ async def test_what_was_chosen_and_does_not_start_is_passed_over(
 
 
 async def test_an_agent_that_nothing_hears_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
-    engines = Engines([agent(1, ARABIC), agent(2, ASKED)], load=Parts().load, chooser=chooser)
+    engines = Engines([agent(1, ARABIC), agent(2, ASKED)], load=Parts().load, chooser=machine.chooser())
     await brought_up(engines, monkeypatch)
     with pytest.raises(
         EngineMissing, match="nothing here understands ar: mediaserver models get whisper-small"
@@ -639,14 +611,8 @@ async def test_the_speech_endpoints_may_have_it_too(
     )
     voices, hearing = speech_choices(speech)
     assert (hearing, voices[0]) == ([recognizers(FILES)], voice("en"))
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
     others = {"speech.tts": voices, "speech.stt": hearing}
-    engines = Engines([], others=others, load=Parts().load, chooser=chooser)
+    engines = Engines([], others=others, load=Parts().load, chooser=machine.chooser())
     await brought_up(engines, monkeypatch)
     assert [each.name for each in engines.voices(voices)] == ["piper", "espeak-ng"]
     assert engines.missing() == []
@@ -686,8 +652,7 @@ async def test_files_wait_behind_the_callers_of_the_same_whisper(
     monkeypatch.setattr(whisper, "start", start)
     parts = Parts(made={"faster-whisper": whisper})
     _, hearing = speech_choices(SpeechSettings.model_validate({"stt": named}))
-    chooser = Choosing(machine.places, load=machine.load, try_recognizer=machine.trials.recognizers)
-    engines = Engines([], others={"speech.stt": hearing}, load=parts.load, chooser=chooser)
+    engines = Engines([], others={"speech.stt": hearing}, load=parts.load, chooser=machine.chooser())
     await brought_up(engines, monkeypatch)
     for listens, of in ((engines.recognizers(hearing), Urgency.FILE), (whisper, Urgency.RESULT)):
         pieces.put_as.clear()
@@ -720,14 +685,8 @@ async def test_readyz_tells_nobody_where_models_lie(
     (whisper_in(place, "broken") / "tokenizer.json").unlink()
     piper_in(place, "joe", "en")
     machine.trials.cpu_ms = {"broken": "not tried"}
-    chooser = Choosing(
-        machine.places,
-        load=machine.load,
-        try_recognizer=machine.trials.recognizers,
-        try_voice=machine.trials.voice,
-    )
     deaf = agent(2, {"languages": ["de"], "grammar": False})
-    engines = Engines([agent(1, FREE), deaf], load=Parts().load, chooser=chooser)
+    engines = Engines([agent(1, FREE), deaf], load=Parts().load, chooser=machine.chooser())
     (place / "small" / "vocabulary.json").write_text(json.dumps(["a"]))
     (place / "broken" / "vocabulary.json").write_text(json.dumps(["a"] * 60000))
     await brought_up(engines, monkeypatch)

@@ -10,10 +10,11 @@ from mediaserver.queue.cancel import COMPANY_REMOVED, PATIENCE_MS
 from mediaserver.queue.records import CallStatus, Stage
 from mediaserver.store.config import agent_row, company_row, trunk_row
 from mediaserver.store.managed import Kind
-from tests.support.hostile.trap import trap_at
+from tests.support.hostile.trap import Trap
 from tests.support.node.node import running, write_site
 from tests.support.node.races import Race
 from tests.support.node.store import Clock, company, new_call, opened, queued, settings
+from tests.support.udp import bound
 
 
 @pytest.mark.slow
@@ -21,7 +22,7 @@ from tests.support.node.store import Clock, company, new_call, opened, queued, s
 async def test_a_call_that_was_cancelled_does_not_ring(tmp_path: Path, times: int) -> None:
     site = write_site(tmp_path)
     site.add("[server]", "requests_per_minute = 1000000").limit("acme", 1000)
-    async with trap_at(site.carrier) as trap, running(site) as (_, client):
+    async with bound(Trap(), port=site.carrier) as trap, running(site) as (_, client):
         race = Race(client.request)
         await race.run([f"+1415555{place:04d}" for place in range(times)])
         await race.settled()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.support.stub import Stub
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, DoNotCall, HangUp
 from tests.support.node.node import KEY, OUTBOUND, bearer, running, write_site
@@ -26,15 +27,11 @@ REASONS = [
 """What an agent says, and what is written; the second is what models make of half an emoji."""
 
 
-class Obliging:
+class Obliging(Stub):
     """An agent that has heard enough."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     def join(self, context: AgentContext) -> Obliging:
         return self

@@ -11,7 +11,7 @@ from mediaserver.queue.extra_legs import NewLeg
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.store.store import Store
-from tests.support.node.node import KEY, NUMBER, bearer, running
+from tests.support.node.node import KEY, NUMBER, bearer, place_call, running
 from tests.support.node.store import (
     TTL_MS,
     Clock,
@@ -126,9 +126,7 @@ async def test_a_colleague_is_called_as_often_and_as_late_as_needed_but_not_agai
 async def test_a_transfer_is_refused_where_the_company_is_full(tmp_path: Path) -> None:
     site = write_transfer_site(tmp_path).limit("acme", 1)
     async with telephones(site) as people, running(site) as (_, client):
-        body = {"agentId": HANDS_ON, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
-        async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-            url = f"/api/v1/calls/{(await answer.json())['data']['callTaskId']}"
+        url = f"/api/v1/calls/{await place_call(client, HANDS_ON)}"
         await people.answered(NUMBER)
         call: dict[str, object] = {}
         async with asyncio.timeout(30):

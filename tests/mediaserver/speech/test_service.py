@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.support.stub import Stub
 from mediaserver.engine_pool.choice import EngineChoice
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import Conflict, SpeechFailed, TooMany, Unavailable
@@ -33,7 +34,7 @@ REQUEST = SpeechRequest(text="hello", format="pcm", chunk_ms=20)
 FILE = file_of(tone(8000, 200), 8000)
 
 
-class Recognizer:
+class Recognizer(Stub):
     """Understands "hello" once `heard` is set, and counts."""
 
     def __init__(self) -> None:
@@ -41,12 +42,6 @@ class Recognizer:
         self.heard = asyncio.Event()
         self.heard.set()
         self.error: Exception | None = None
-
-    async def start(self) -> None:
-        """Nothing to load."""
-
-    async def close(self) -> None:
-        """Nothing to free."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Hearing:
         return Hearing(self)
@@ -75,16 +70,10 @@ class Hearing:
         """Nothing to free."""
 
 
-class Voice:
+class Voice(Stub):
     """Says a frame."""
 
     rate_hz = 24000
-
-    async def start(self) -> None:
-        """Nothing to load."""
-
-    async def close(self) -> None:
-        """Nothing to free."""
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         yield SpeechChunk(np.full(480, 1000, np.int16))

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from bench.support.codecs import from_ulaw
+from bench.support.stub import Stub
 from mediaserver.errors import InvalidRequest, SpeechFailed
 from mediaserver.speech.encoders import FORMATS, UNKNOWN_LENGTH
 from mediaserver.speech.synthesise import spoken
@@ -21,7 +23,7 @@ from tests.support.speech.sounds import played, tone
 RATE_HZ = 22050
 
 
-class Voice:
+class Voice(Stub):
     """Says one chunk of 50 ms for every word, and writes down how far it got. The word "fail" is not said."""
 
     rate_hz = RATE_HZ
@@ -31,12 +33,6 @@ class Voice:
         self.closed = False
         self.error: Exception = EngineError("the voice broke", retryable=True)
         self._wave = tone(RATE_HZ, 60_000)
-
-    async def start(self) -> None:
-        """Nothing to load."""
-
-    async def close(self) -> None:
-        """Nothing to free."""
 
     async def speak(self, text: str, *, language: str) -> AsyncGenerator[SpeechChunk, None]:
         size = RATE_HZ // 20
@@ -74,9 +70,7 @@ def heard(form: str, octets: bytes) -> tuple[Pcm, int]:
     if form == "pcm":
         return np.frombuffer(octets, "<i2").astype(np.int16), 24000
     if form == "mulaw":
-        samples = np.empty(len(octets), np.int16)
-        kernels.ulaw_decode(np.frombuffer(octets, np.uint8), samples)
-        return samples, 8000
+        return from_ulaw(octets), 8000
     return played(octets)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.support.stub import Stub
 from mediaserver.errors import InvalidRequest, SpeechFailed
 from mediaserver.speech.transcribe import PIECE_S, SHORTEST_S, Transcription, pieces, together, transcribed
 from pipeline.audio import Pcm
@@ -15,7 +16,7 @@ from tests.support.speech.sounds import tone
 RATE_HZ = 16_000
 
 
-class Recognizer:
+class Recognizer(Stub):
     """Understands how long a piece is."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -23,12 +24,6 @@ class Recognizer:
         self.opened = 0
         self.closed = 0
         self.languages: set[str] = set()
-
-    async def start(self) -> None:
-        """Nothing to load."""
-
-    async def close(self) -> None:
-        """Nothing to free."""
 
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> Heard:
         self.opened += 1

@@ -61,9 +61,7 @@ async def happened(page: Page, name: str) -> dict[str, Any]:
 
 
 async def only_report(client: Any) -> dict[str, Any]:
-    async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-        (row,) = (await listed.json())["calls"]
-    return await until_final(client, row["callTaskId"])
+    return await only_report(client)
 
 
 async def test_jssip_calls_an_agent_and_both_are_heard(tmp_path: Path) -> None:

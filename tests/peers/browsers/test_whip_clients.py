@@ -53,7 +53,7 @@ async def turn() -> AsyncIterator[StunServer]:
 
 @asynccontextmanager
 async def serving(directory: Path, turn: StunServer) -> AsyncIterator[Node]:
-    servers = [f"stun:{turn.host}", f"turn:ann:s%40cret@{turn.host}?transport=udp"]
+    servers = [f"stun:{turn.address}", f"turn:ann:s%40cret@{turn.address}?transport=udp"]
     site = write_web_site(directory, public=True, ice_servers=servers, addresses=own_addresses())
     async with running(site) as both:
         yield both
@@ -106,8 +106,8 @@ async def test_whip_whep_talks_and_hangs_up_and_knows_the_turn_server(
         await page.until("heard().then((count) => count > 20)")
         servers = await page.run("peer.getConfiguration().iceServers")
         assert [(each["urls"], each["username"], each["credential"]) for each in servers] == [
-            ([f"stun:{turn.host}"], "", ""),
-            ([f"turn:{turn.host}?transport=udp"], "ann", "s@cret"),
+            ([f"stun:{turn.address}"], "", ""),
+            ([f"turn:{turn.address}?transport=udp"], "ann", "s@cret"),
         ]
         await page.run("whip.stop()")
         assert await hangup_of(client, ticket.room_name) == ("remote", "normal")

@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bench.support.codecs import over_ulaw
 from pipeline.audio import frame_samples, kernels
 from pipeline.audio.echo_gate import TAIL_S, EchoGate
 from pipeline.audio.vad import EnergyVad, VadSettings
-from tests.support.sip.callers import at_level, over_ulaw, spoken
+from tests.support.sip.callers import at_level, spoken
 
 AGENT = (
     "Good morning, this is the appointment service of the dental clinic.",

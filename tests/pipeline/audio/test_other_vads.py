@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bench.support.codecs import over_ulaw
 from pipeline.audio import LINE_RATES_HZ, frame_samples
 from pipeline.audio.other_vads import DETECTORS, Hangover, voice_detector
 from pipeline.audio.resample import resample
 from pipeline.audio.vad import VadSettings
 from pipeline.errors import EngineMissing
-from tests.support.sip.callers import at_level, over_ulaw, spoken
+from tests.support.sip.callers import at_level, spoken
 
 SETTINGS = VadSettings(hang_ms=100)
 QUIET_MS = 600

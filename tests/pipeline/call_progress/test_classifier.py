@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.support.codecs import over_ulaw
 from pipeline.call_progress.classifier import CallProgressClassifier, CallProgressKind
-from tests.support.sip.callers import VOICES, at_level, over_ulaw, spoken
+from tests.support.sip.callers import VOICES, at_level, spoken
 from tests.support.speech.lines import RATE_HZ, Wave, cadence, music, quiet, tone
 
 GREETINGS = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.support.codecs import over_ulaw
 from pipeline.audio import Pcm
 from pipeline.endpointing.policy import EndOfTurn, TurnEvidence
 from pipeline.endpointing.prosody import prosody_of
 from pipeline.endpointing.scorer import BuiltInDetector
 from pipeline.endpointing.sentence_model import sentence_ends
 from pipeline.speech import Expected
-from tests.support.sip.callers import at_level, over_ulaw, spoken
+from tests.support.sip.callers import at_level, spoken
 
 SILENCE = np.zeros(1600, np.int16)
 DIGITS = Expected(kinds=("digits",), digits=6)

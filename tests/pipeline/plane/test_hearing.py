@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from bench.support.codecs import ulaw
 from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm, frame_samples, kernels
 from pipeline.audio.echo_gate import EchoGate
@@ -25,10 +26,9 @@ TICK_S = 0.005
 BEGIN_S = 10.0
 
 
-def ulaw(samples: Pcm) -> list[bytes]:
-    octets = np.empty(len(samples), np.uint8)
-    kernels.ulaw_encode(samples, octets)
-    return [octets[at : at + N].tobytes() for at in range(0, len(samples), N)]
+def frames_of(samples: Pcm) -> list[bytes]:
+    octets = ulaw(samples)
+    return [octets[at : at + N] for at in range(0, len(octets), N)]
 
 
 def line_noise(samples: int, level: float, seed: int = 1) -> Pcm:
@@ -77,7 +77,7 @@ def listening() -> tuple[SteppedStream, Hearing]:
 
 
 def hear(stream: SteppedStream, said: Pcm, *, lost: Sequence[int] = ()) -> None:
-    for number, packet in enumerate(packets(ulaw(said))):
+    for number, packet in enumerate(packets(frames_of(said))):
         if number not in lost:
             feed(stream, packet, BEGIN_S + number * 0.02)
         stream.due(BEGIN_S + number * 0.02 + TICK_S)
@@ -116,7 +116,7 @@ def test_a_voice_is_told_at_once_and_silence_after_a_while() -> None:
 def test_silence_is_told_with_what_else_there_is_and_a_voice_at_once() -> None:
     stream, hearing = listening()
     urgent = []
-    for number, packet in enumerate(packets(ulaw(talk()))):
+    for number, packet in enumerate(packets(frames_of(talk()))):
         before = hearing.notes
         feed(stream, packet, BEGIN_S + number * 0.02)
         told = hearing.notes[len(before) :]
@@ -146,7 +146,7 @@ def test_of_a_long_voice_only_its_ends_are_told_at_once_where_that_is_enough() -
 
 def test_a_key_is_told_at_once_and_its_tone_is_no_voice() -> None:
     stream, hearing = listening()
-    said = packets(ulaw(talk()))
+    said = packets(frames_of(talk()))
     for number in range(20):
         feed(stream, said[number], BEGIN_S + number * 0.02)
     feed(
@@ -189,7 +189,7 @@ def test_the_echo_gate_of_the_plane_is_that_of_python(delay_ms: int) -> None:
     echo += line_noise(len(echo), 4)
     gate, expected, waiting = EchoGate(RATE), [], agent.reshape(-1, N)
     heard = 0
-    for number, packet in enumerate(packets(ulaw(echo))):
+    for number, packet in enumerate(packets(frames_of(echo))):
         now = BEGIN_S + number * 0.02
         if len(waiting) and stream.outgoing.room:
             stream.outgoing.say([waiting[0]])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.audio import Pcm, frame_samples, kernels
+from bench.support.codecs import over_ulaw
+from pipeline.audio import frame_samples
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import EVIDENCE_S, TurnEvidence
 from pipeline.endpointing.prosody import LOOK_BACK_S, prosody_of
@@ -14,13 +15,6 @@ from pipeline.session.kept_audio import KeptAudio
 from tests.support.sip.callers import at_level, spoken
 
 FRAMES = 200
-
-
-def over_ulaw(samples: Pcm) -> Pcm:
-    octets, back = np.empty(samples.shape, np.uint8), np.empty(samples.shape, np.int16)
-    kernels.ulaw_encode(samples, octets)
-    kernels.ulaw_decode(octets, back)
-    return back
 
 
 def noise(rate_hz: int, frames: int) -> Frames:

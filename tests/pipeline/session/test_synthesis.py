@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from bench.support.stub import Stub
 from mediaserver.engine_pool.choice import EMBEDDED
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.engine_pool.running import FILES_AHEAD_S
@@ -23,17 +24,13 @@ from pipeline.tts.subprocess_client import Spoken, VoiceProcess
 LINE_HZ = 8000
 
 
-class Ahead:
+class Ahead(Stub):
     """A voice that says a second for each word and writes down how much ahead it was asked."""
 
     rate_hz = LINE_HZ
 
     def __init__(self) -> None:
         self.asked: list[float] = []
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
         return self.speak_ahead(text, language=language, ahead_s=0.0)

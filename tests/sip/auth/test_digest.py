@@ -31,6 +31,16 @@ def challenged(*values: str, status: int = 401) -> Response:
     return Response(status, "Unauthorized", Headers((name, value) for value in values))
 
 
+FIRST, SECOND = (f'Digest realm="r", nonce="{nonce}", qop="auth"' for nonce in ("one", "two"))
+
+
+def once_challenged(status: int) -> tuple[Authorizer, Request]:
+    """Who has been asked for credentials once, and the request."""
+    authorizer, request = Authorizer(ALICE), register()
+    assert authorizer.challenged(request, challenged(FIRST, status=status))
+    return authorizer, request
+
+
 def passwords(username: str) -> str | None:
     return {"alice": "secret"}.get(username)
 
@@ -112,24 +122,14 @@ def test_nonce_is_used_again_with_a_growing_count() -> None:
 
 @BY_SERVER_OR_PROXY
 def test_refused_credentials_are_not_tried_again(status: int) -> None:
-    authorizer = Authorizer(ALICE)
-    request = register()
-    assert authorizer.challenged(
-        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
-    )
+    authorizer, request = once_challenged(status)
     authorizer.sign(request)
-    assert not authorizer.challenged(
-        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
-    )
+    assert not authorizer.challenged(request, challenged(SECOND, status=status))
 
 
 @BY_SERVER_OR_PROXY
 def test_stale_nonce_is_replaced_but_not_for_ever(status: int) -> None:
-    authorizer = Authorizer(ALICE)
-    request = register()
-    assert authorizer.challenged(
-        request, challenged('Digest realm="r", nonce="n0", qop="auth"', status=status)
-    )
+    authorizer, request = once_challenged(status)
     outcomes = []
     for number in range(1, 6):
         authorizer.sign(request)
@@ -141,16 +141,10 @@ def test_stale_nonce_is_replaced_but_not_for_ever(status: int) -> None:
 
 @BY_SERVER_OR_PROXY
 def test_nonce_that_served_before_may_be_replaced_without_stale(status: int) -> None:
-    authorizer = Authorizer(ALICE)
-    request = register()
-    assert authorizer.challenged(
-        request, challenged('Digest realm="r", nonce="one", qop="auth"', status=status)
-    )
+    authorizer, request = once_challenged(status)
     authorizer.sign(request)
     authorizer.sign(request)
-    assert authorizer.challenged(
-        request, challenged('Digest realm="r", nonce="two", qop="auth"', status=status)
-    )
+    assert authorizer.challenged(request, challenged(SECOND, status=status))
 
 
 def test_proxy_and_server_are_answered_together() -> None:

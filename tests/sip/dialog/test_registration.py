@@ -72,6 +72,14 @@ class Registrars:
         return [request.header("Expires") for _, _, request in self.seen]
 
 
+def started(run_s: float, **hosts: Answer) -> Registrars:
+    """Registrars whose client has run for so long."""
+    world = Registrars(**hosts)
+    world.registration.start(0.0)
+    world.run(run_s)
+    return world
+
+
 def granting(seconds: int) -> Answer:
     def answer(request: Request) -> Response:
         others = f'"other" <sip:acme@198.51.100.9>;expires=5, {CONTACT};expires={seconds}'
@@ -89,9 +97,7 @@ def silent(request: Request) -> None:
 
 
 def test_it_registers_stays_registered_and_takes_itself_back() -> None:
-    world = Registrars(one=granting(600))
-    world.registration.start(0.0)
-    world.run(3000)
+    world = started(3000, one=granting(600))
     assert world.registration.registered
     assert world.changes == [True]
     times = [at for at, _, _ in world.seen]
@@ -122,9 +128,7 @@ def test_challenges_are_answered_and_the_nonce_used_again(algorithms: tuple[str,
         headers = [("WWW-Authenticate", each) for each in verifier.challenges(0.0)]
         return response_to(request, 401, to_tag="r", headers=headers)
 
-    world = Registrars(one=challenge)
-    world.registration.start(0.0)
-    world.run(1500)
+    world = started(1500, one=challenge)
     assert world.registration.registered
     assert verdicts[:2] == [Verdict.MISSING, Verdict.OK]
     assert set(verdicts[1:]) == {Verdict.OK}
@@ -132,9 +136,7 @@ def test_challenges_are_answered_and_the_nonce_used_again(algorithms: tuple[str,
 
 
 def test_a_wrong_password_is_not_hammered() -> None:
-    world = Registrars(one=refusing(401, ("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"')))
-    world.registration.start(0.0)
-    world.run(3600)
+    world = started(3600, one=refusing(401, ("WWW-Authenticate", 'Digest realm="r", nonce="n", qop="auth"')))
     assert not world.registration.registered
     assert world.registration.state is RegistrationState.WAITING
     assert len(world.seen) <= 30
@@ -146,34 +148,26 @@ def test_too_brief_an_interval_is_lengthened() -> None:
         asked = int(request.header("Expires") or 0)
         return granting(asked)(request) if asked >= 7200 else refusing(423, ("Min-Expires", "7200"))(request)
 
-    world = Registrars(one=brief)
-    world.registration.start(0.0)
-    world.run(10)
+    world = started(10, one=brief)
     assert world.registration.registered
     assert world.expiries == ["3600", "7200"]
 
 
 def test_a_423_that_asks_for_no_more_is_a_failure() -> None:
-    world = Registrars(one=refusing(423, ("Min-Expires", "60")))
-    world.registration.start(0.0)
-    world.run(10)
+    world = started(10, one=refusing(423, ("Min-Expires", "60")))
     assert len(world.seen) == 1
     assert world.registration.state is RegistrationState.WAITING
 
 
 def test_the_next_registrar_takes_over_at_once() -> None:
-    world = Registrars(one=refusing(503), two=granting(600))
-    world.registration.start(0.0)
-    world.run(1)
+    world = started(1, one=refusing(503), two=granting(600))
     assert world.registration.registered
     assert world.registration.index == 1
     assert [host for _, host, _ in world.seen] == ["one", "two"]
 
 
 def test_a_registrar_that_falls_silent_is_left_before_the_registration_is_lost() -> None:
-    world = Registrars(one=granting(600), two=granting(600))
-    world.registration.start(0.0)
-    world.run(10)
+    world = started(10, one=granting(600), two=granting(600))
     world.answers["one"] = silent
     world.run(700)
     assert world.registration.registered
@@ -182,9 +176,7 @@ def test_a_registrar_that_falls_silent_is_left_before_the_registration_is_lost()
 
 
 def test_when_all_are_silent_the_loss_is_told_and_the_pause_grows() -> None:
-    world = Registrars(one=granting(600))
-    world.registration.start(0.0)
-    world.run(10)
+    world = started(10, one=granting(600))
     world.answers["one"] = silent
     world.run(700)
     assert world.changes == [True, False]
@@ -198,9 +190,7 @@ def test_when_all_are_silent_the_loss_is_told_and_the_pause_grows() -> None:
 
 
 def test_retry_after_is_respected() -> None:
-    world = Registrars(one=refusing(503, ("Retry-After", "500 (maintenance)")))
-    world.registration.start(0.0)
-    world.run(499)
+    world = started(499, one=refusing(503, ("Retry-After", "500 (maintenance)")))
     assert len(world.seen) == 1
     world.answers["one"] = granting(600)
     world.run(2)
@@ -208,16 +198,12 @@ def test_retry_after_is_respected() -> None:
 
 
 def test_an_answer_without_our_contact_does_not_count_for_long() -> None:
-    world = Registrars(one=lambda request: response_to(request, 200, headers=[("Expires", "0")]))
-    world.registration.start(0.0)
-    world.run(5)
+    world = started(5, one=lambda request: response_to(request, 200, headers=[("Expires", "0")]))
     assert not world.registration.registered
 
 
 def test_headers_are_complete() -> None:
-    world = Registrars(one=granting(600))
-    world.registration.start(0.0)
-    world.run(1)
+    world = started(1, one=granting(600))
     request = world.seen[0][2]
     assert request.header("Contact") == CONTACT
     assert request.header("Max-Forwards") == "70"

@@ -21,7 +21,8 @@ from sip.states import HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, rogue, traps
 from tests.support.ports import free_port, free_rtp_range
-from tests.support.sip.name_server import NameServer, Zone, name_server
+from tests.support.sip.name_server import NameServer, Zone
+from tests.support.udp import bound
 
 PATIENCE_S = 20.0
 OPEN = EgressPolicy(["127.0.0.1/32"])
@@ -50,7 +51,7 @@ FULL: Zone = {
 @asynccontextmanager
 async def routing(zone: Zone, seed: int = 1) -> AsyncIterator[tuple[Router, NameServer]]:
     loop = asyncio.get_running_loop()
-    async with name_server(zone) as server:
+    async with bound(NameServer(zone)) as server:
         dns = Dns(loop, server=server.address)
         names = Names(loop, lambda: None, dns)
         try:
@@ -173,7 +174,7 @@ async def test_a_name_without_any_record_is_nowhere() -> None:
 
 @asynccontextmanager
 async def phone_with(zone: Zone) -> AsyncIterator[Endpoint]:
-    async with name_server(zone) as server:
+    async with bound(NameServer(zone)) as server:
         settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=free_rtp_range(), dns=server.address)
         async with Endpoint(settings) as phone:
             yield phone

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import cast
 
 from sip.message.message import Request, Response, parse
+from tests.support.udp import UdpServer, bound, response_to
 
 CLOSED = "127.0.0.66"
 """An address of this machine that no trunk of the tests may send to."""
@@ -17,18 +17,12 @@ CLOSED = "127.0.0.66"
 Address = tuple[str, int]
 
 
-class Socket(asyncio.DatagramProtocol):
+class Socket(UdpServer):
     """A UDP socket: what arrived, with where from."""
 
     def __init__(self) -> None:
         self.arrived: list[tuple[bytes, Address]] = []
         self.on_datagram: Callable[[bytes, Address], None] = lambda data, source: None
-        self.transport: asyncio.DatagramTransport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the socket."""
-        self.transport = cast("asyncio.DatagramTransport", transport)
-        self.port = int(transport.get_extra_info("sockname")[1])
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         """Keeps the datagram."""
@@ -39,15 +33,9 @@ class Socket(asyncio.DatagramProtocol):
         """Nobody listens there: that is what some tests want."""
 
 
-@asynccontextmanager
-async def udp(host: str, port: int = 0) -> AsyncIterator[Socket]:
+def udp(host: str, port: int = 0) -> AbstractAsyncContextManager[Socket]:
     """A socket bound to `host`."""
-    loop = asyncio.get_running_loop()
-    transport, bound = await loop.create_datagram_endpoint(Socket, local_addr=(host, port))
-    try:
-        yield bound
-    finally:
-        transport.close()
+    return bound(Socket(), host, port)
 
 
 @dataclass
@@ -136,13 +124,9 @@ class Rogue:
 
     def reply(self, request: Request, status: int, lines: tuple[str, ...], body: bytes) -> None:
         """Sends a response."""
-        head = [f"SIP/2.0 {status} Said"]
-        for name in ("Via", "From", "Call-ID", "CSeq"):
-            head += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        to = request.header("To") or ""
-        head.append(f"To: {to if 'tag=' in to or status == 100 else to + ';tag=rogue'}")
-        head += [*lines, *(["Content-Type: application/sdp"] if body else []), f"Content-Length: {len(body)}"]
-        self.sip.transport.sendto("\r\n".join(head).encode() + b"\r\n\r\n" + body, self.server)
+        tag = "" if status == 100 else "rogue"
+        said = response_to(request, status, *lines, tag=tag, body=body.decode())
+        self.sip.transport.sendto(said, self.server)
 
     def request(self, method: str, cseq: int, *lines: str, body: bytes = b"", branch: str = "") -> bytes:
         """A request within the call that came last, with the right ids."""

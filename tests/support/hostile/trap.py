@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import cast
+
+from tests.support.udp import UdpServer
 
 _NUMBER = re.compile(rb"^(INVITE|CANCEL) sip:([^@;]+)@")
 _KEPT = re.compile(rb"^(?:via|v|from|f|call-id|i|cseq)\s*:", re.IGNORECASE)
@@ -17,15 +17,11 @@ _CALL_ID = re.compile(rb"^(?:call-id|i)\s*:\s*(\S+)", re.IGNORECASE | re.MULTILI
 Seen = dict[str, dict[str, float]]
 
 
-class Trap(asyncio.DatagramProtocol):
+class Trap(UdpServer):
     """`invites`: by number dialled and Call-ID, when the first of each came (loop time)."""
 
     def __init__(self) -> None:
         self.invites: Seen = defaultdict(dict)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the socket."""
-        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Notes a request and refuses it; ACKs are heard and forgotten."""
@@ -33,11 +29,11 @@ class Trap(asyncio.DatagramProtocol):
         if named is None:
             return
         if named[1] == b"CANCEL":
-            self._transport.sendto(_answer(data, b"200 OK"), addr)
+            self.transport.sendto(_answer(data, b"200 OK"), addr)
             return
         call_id = cast("re.Match[bytes]", _CALL_ID.search(data))[1].decode()
         self.invites[named[2].decode()].setdefault(call_id, asyncio.get_running_loop().time())
-        self._transport.sendto(_answer(data, b"486 Busy Here"), addr)
+        self.transport.sendto(_answer(data, b"486 Busy Here"), addr)
 
 
 def _answer(request: bytes, status: bytes) -> bytes:
@@ -45,14 +41,3 @@ def _answer(request: bytes, status: bytes) -> bytes:
     kept = [line for line in lines if _KEPT.match(line)]
     to = next(line for line in lines if _TO.match(line)) + b";tag=trap"
     return b"\r\n".join([b"SIP/2.0 " + status, *kept, to, b"Content-Length: 0", b"", b""])
-
-
-@asynccontextmanager
-async def trap_at(port: int) -> AsyncIterator[Trap]:
-    """A trap on a UDP port of this machine."""
-    loop = asyncio.get_running_loop()
-    transport, trap = await loop.create_datagram_endpoint(Trap, local_addr=("127.0.0.1", port))
-    try:
-        yield trap
-    finally:
-        transport.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.webrtc.web import served
+from tests.support.webrtc.web import answering
 
 
 @dataclass
@@ -36,7 +36,5 @@ async def shop() -> AsyncIterator[Shop]:
         await asyncio.sleep(here.takes_s)
         return web.json_response(here.answer)
 
-    app = web.Application()
-    app.router.add_route("*", "/{rest:.*}", anything)
-    async with served(app) as here.url:
+    async with answering(anything) as here.url:
         yield here

@@ -363,9 +363,9 @@ def clients_of_module(write: Callable[..., Site] = write_site, **options: Any) -
     return client
 
 
-async def place_call(client: Client, agent: str = OUTBOUND, **variables: str) -> str:
-    """The id of a call to `NUMBER` that the API has taken; Bo is called where no variables are given."""
-    body = {"agentId": agent, "phoneNumber": NUMBER, "promptVariables": variables or {"name": "Bo"}}
+async def place_call(client: Client, agent: str = OUTBOUND, *, number: str = NUMBER, **variables: str) -> str:
+    """The id of a call that the API has taken; Bo is called where no variables are given."""
+    body = {"agentId": agent, "phoneNumber": number, "promptVariables": variables or {"name": "Bo"}}
     async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
         assert answer.status == 200, await answer.text()
         return str((await answer.json())["data"]["callTaskId"])
@@ -387,6 +387,19 @@ async def until_final(
             if report.get("endedAt"):
                 return report
             await asyncio.sleep(0.05)
+
+
+async def only_report(client: Client) -> dict[str, Any]:
+    """The report of the only call that there is, or comes, once it is over."""
+    async with asyncio.timeout(20):
+        while True:
+            async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
+                calls = (await answer.json())["calls"]
+            if calls:
+                break
+            await asyncio.sleep(0.05)
+    (call,) = calls
+    return await until_final(client, call["callTaskId"])
 
 
 # A server in a process of its own -------------------------------------------------------------------------

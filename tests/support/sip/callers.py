@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.audio import Pcm, kernels
+from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.tts.espeak import Espeak, EspeakSettings
 
@@ -49,12 +49,3 @@ def at_level(samples: npt.ArrayLike, dbfs: float) -> npt.NDArray[np.float64]:
     wave = np.asarray(samples, np.float64)
     scaled: npt.NDArray[np.float64] = wave * (32768 * 10 ** (dbfs / 20) / np.sqrt((wave**2).mean()))
     return scaled
-
-
-def over_ulaw(wave: npt.ArrayLike) -> Pcm:
-    """What µ-law makes of it."""
-    samples = np.clip(np.round(np.asarray(wave)), -32768, 32767).astype(np.int16)
-    octets = np.empty(len(samples), np.uint8)
-    kernels.ulaw_encode(samples, octets)
-    kernels.ulaw_decode(octets, samples)
-    return samples

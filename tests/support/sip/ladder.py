@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.node.node import KEY, Client, Node, bearer, running, until_final
+from tests.support.node.node import Node, place_call, running, until_final
 from tests.support.ports import free_rtp_ports
 from tests.support.sip.referring_carrier import (
     BEHAVIOURS,
@@ -47,7 +47,7 @@ class Ladder(NamedTuple):
         self, number: str, agent: str = HANDS_ON, *, patience_s: float = 60
     ) -> tuple[dict[str, Any], Telephone]:
         """The report of a call to `number` that its agent transferred, and the caller's telephone."""
-        call_id = await called(self.node.client, number, agent)
+        call_id = await place_call(self.node.client, agent, number=number)
         await until(lambda: number in self.carrier.dialled)
         caller = self.carrier.call_to(number)
         await until(lambda: caller.hung_up_by != "", patience_s)
@@ -73,14 +73,6 @@ async def ladder(
         running(site) as node,
     ):
         yield Ladder(node, carrier)
-
-
-async def called(client: Client, number: str, agent: str) -> str:
-    """Has an agent call a number; returns the call's id."""
-    body = {"agentId": agent, "phoneNumber": number, "promptVariables": {"name": "Bo"}}
-    async with client.post("/api/v1/calls/outbound", json=body, headers=bearer(KEY)) as answer:
-        assert answer.status == 200, await answer.text()
-        return str((await answer.json())["data"]["callTaskId"])
 
 
 async def at_the_desk(carrier: ReferringCarrier, bridged: int) -> None:

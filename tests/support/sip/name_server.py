@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import cast
-
 import dns.flags
 import dns.message
 import dns.rcode
 import dns.rdatatype
 import dns.rrset
 
+from tests.support.udp import UdpServer
+
 Zone = dict[tuple[str, str], tuple[int, list[str]]]
 """(name, kind) to TTL in seconds and records as text: ("carrier.test", "A"): (60, ["127.0.0.1"])."""
 
 
-class NameServer(asyncio.DatagramProtocol):
+class NameServer(UdpServer):
     """Answers by `zone`. `asked`: the questions in order. `silent`: it answers nothing."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone = zone
         self.asked: list[tuple[str, str]] = []
         self.silent = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the socket."""
-        self._transport = cast("asyncio.DatagramTransport", transport)
-
-    @property
-    def address(self) -> str:
-        """Where a server finds it."""
-        host, port = self._transport.get_extra_info("sockname")[:2]
-        return f"{host}:{port}"
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answers one question."""
@@ -50,17 +37,4 @@ class NameServer(asyncio.DatagramProtocol):
             answer.answer.append(dns.rrset.from_text(asked.name, ttl, "IN", kind, *records))
         elif not any(name == known for known, _ in self.zone):
             answer.set_rcode(dns.rcode.NXDOMAIN)
-        self._transport.sendto(answer.to_wire(), addr)
-
-
-@asynccontextmanager
-async def name_server(zone: Zone) -> AsyncIterator[NameServer]:
-    """A name server until the block ends."""
-    loop = asyncio.get_running_loop()
-    transport, server = await loop.create_datagram_endpoint(
-        lambda: NameServer(zone), local_addr=("127.0.0.1", 0)
-    )
-    try:
-        yield server
-    finally:
-        transport.close()
+        self.transport.sendto(answer.to_wire(), addr)

@@ -8,14 +8,16 @@ import struct
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 
-from pipeline.audio import Pcm, kernels
+from bench.support.codecs import from_ulaw, ulaw
+from pipeline.audio import Pcm
 from sip.message.message import Request, Response, parse
 from sip.rtp.packet import RtpPacket
 from tests.support.speech.tones import tone
+from tests.support.udp import UdpServer, response_to
 
 PATIENCE_S = 20.0
 FRAME = 160
@@ -23,15 +25,11 @@ SOUND = 2_000
 """Peak above which a frame of the agent's is sound, not the end of a word."""
 
 
-class _Socket(asyncio.DatagramProtocol):
+class _Socket(UdpServer):
     """Keeps what arrives, with the time."""
 
     def __init__(self) -> None:
         self.arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.DatagramTransport", transport)
-        self.port = int(transport.get_extra_info("sockname")[1])
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self.arrived.put_nowait((asyncio.get_running_loop().time(), data))
@@ -168,12 +166,8 @@ class RawCall:
 
     def reply(self, request: Request, status: int = 200, *, body: str = "") -> None:
         """Answers a request of the server's."""
-        lines = [f"SIP/2.0 {status} OK"]
-        for name in ("Via", "From", "To", "Call-ID", "CSeq"):
-            lines += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        lines += [f"Contact: <sip:raw@127.0.0.1:{self.sip.port}>", f"Content-Length: {len(body)}"]
-        lines += ["Content-Type: application/sdp"] if body else []
-        self.send(("\r\n".join(lines) + f"\r\n\r\n{body}").encode())
+        contact = f"Contact: <sip:raw@127.0.0.1:{self.sip.port}>"
+        self.send(response_to(request, status, contact, body=body))
 
     async def hang_up(self) -> None:
         """BYE and its answer; a call that the server has ended is fine too."""
@@ -239,17 +233,3 @@ class RawCall:
                 at, data = await self.rtp.arrived.get()
                 if data[1] & 0x7F == 0 and np.abs(from_ulaw(data[12:]).astype(np.int32)).max() > SOUND:
                     return at
-
-
-def ulaw(frame: Pcm) -> bytes:
-    """G.711 µ-law."""
-    coded = np.empty(len(frame), np.uint8)
-    kernels.ulaw_encode(np.ascontiguousarray(frame), coded)
-    return coded.tobytes()
-
-
-def from_ulaw(payload: bytes) -> Pcm:
-    """Samples of G.711 µ-law."""
-    samples = np.empty(len(payload), np.int16)
-    kernels.ulaw_decode(np.frombuffer(payload, np.uint8), samples)
-    return samples

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import cast
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from sip.message.message import Request, parse
+from tests.support.udp import UdpServer, bound, response_to
 
 SDP = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 0\r\n"
 
 
-class RawCarrier(asyncio.DatagramProtocol):
+class RawCarrier(UdpServer):
     """`cancelled(carrier, invite)` is called with the INVITE that a CANCEL is for, after the CANCEL was
     answered. `seen`: the requests, repetitions left out."""
 
@@ -20,10 +19,6 @@ class RawCarrier(asyncio.DatagramProtocol):
         self.seen: list[Request] = []
         self._cancelled = cancelled
         self._branches: set[str] = set()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the socket."""
-        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Rings, agrees to BYE and CANCEL."""
@@ -45,14 +40,9 @@ class RawCarrier(asyncio.DatagramProtocol):
 
     def answer(self, request: Request, status: int, *, body: str = "", lines: Sequence[str] = ()) -> None:
         """A response to `request`, with these header fields besides; with a `body`, an SDP answer."""
-        said = [f"SIP/2.0 {status} Said"]
-        for name in ("Via", "From", "Call-ID", "CSeq"):
-            said += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        said += [f"To: {request.header('To')};tag=carrier", *lines]
-        said += ["Contact: <sip:carrier@127.0.0.1:{}>".format(self._transport.get_extra_info("sockname")[1])]
-        said += ["Content-Type: application/sdp"] if body else []
-        head = "\r\n".join([*said, f"Content-Length: {len(body)}", "", ""])
-        self._transport.sendto((head + body).encode(), self._address)
+        contact = f"Contact: <sip:carrier@127.0.0.1:{self.port}>"
+        answer = response_to(request, status, *lines, contact, tag="carrier", body=body)
+        self.transport.sendto(answer, self._address)
 
     def methods(self) -> list[str]:
         """What has arrived, in order."""
@@ -69,16 +59,8 @@ def says_nothing(carrier: RawCarrier, invite: Request) -> None:
     """No final answer: it may ring on."""
 
 
-@asynccontextmanager
-async def raw_carrier(
+def raw_carrier(
     port: int, cancelled: Callable[[RawCarrier, Request], None]
-) -> AsyncIterator[RawCarrier]:
+) -> AbstractAsyncContextManager[RawCarrier]:
     """A carrier on a UDP port of this machine."""
-    loop = asyncio.get_running_loop()
-    transport, carrier = await loop.create_datagram_endpoint(
-        lambda: RawCarrier(cancelled), local_addr=("127.0.0.1", port)
-    )
-    try:
-        yield carrier
-    finally:
-        transport.close()
+    return bound(RawCarrier(cancelled), port=port)

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import TypeAlias
 from urllib.parse import unquote
 
 from sip.message.message import Request, Response, parse
+from tests.support.udp import UdpServer, response_to
 
 SDP = (
     "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
@@ -86,7 +87,7 @@ class Telephone:
             *lines,
             f"Content-Length: {len(body)}",
         ]
-        self.carrier.send("\r\n".join([*head, "", body]))
+        self.carrier.send("\r\n".join([*head, "", body]).encode())
 
     def refer(self, to: str) -> None:
         """Asks the server to call somebody else."""
@@ -118,7 +119,7 @@ Treatment: TypeAlias = Callable[[Telephone, Request], Awaitable[None]]
 """What is done with a REFER that came in a call."""
 
 
-class ReferringCarrier(asyncio.DatagramProtocol):
+class ReferringCarrier(UdpServer):
     """`treatments` by the number of the call that a REFER comes in; `refused`: the status by number of those
     that do not answer, 0 for nothing at all. `calls` by Call-ID; `dialled`: the numbers of all INVITEs."""
 
@@ -134,9 +135,8 @@ class ReferringCarrier(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keeps the socket."""
-        self._transport = cast("asyncio.DatagramTransport", transport)
+        super().connection_made(transport)
         self.transports.append(transport)
-        self.port = int(transport.get_extra_info("sockname")[1])
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Answers requests; repetitions are left out."""
@@ -160,20 +160,16 @@ class ReferringCarrier(asyncio.DatagramProtocol):
         (call,) = [each for each in self.calls.values() if each.number == number]
         return call
 
-    def send(self, text: str) -> None:
+    def send(self, data: bytes) -> None:
         """Sends to the server."""
-        self._transport.sendto(text.encode(), self._address)
+        self.transport.sendto(data, self._address)
 
     def answer(self, request: Request, status: int, *lines: str, body: str = "") -> None:
         """Sends a response, with these header fields besides."""
         call = self.calls.get(request.call_id)
-        said = [f"SIP/2.0 {status} Said"]
-        for name in ("Via", "From", "Call-ID", "CSeq"):
-            said += [f"{name}: {value}" for value in request.headers.get_all(name)]
-        tag = "" if request.to.tag or call is None else f";tag={call.tag}"
-        said += [f"To: {request.header('To')}{tag}", f"Contact: <sip:carrier@127.0.0.1:{self.port}>", *lines]
-        said += ["Content-Type: application/sdp"] if body else []
-        self.send("\r\n".join([*said, f"Content-Length: {len(body)}", "", body]))
+        contact = f"Contact: <sip:carrier@127.0.0.1:{self.port}>"
+        tag = "" if call is None else call.tag
+        self.send(response_to(request, status, contact, *lines, tag=tag, body=body))
 
     async def _treat(self, request: Request) -> None:
         if request.method == "INVITE" and request.to.tag is None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import cast
-
 from sip.message.message import Request, Response, parse
+from tests.support.udp import UdpServer
 
 
-class Registrar(asyncio.DatagramProtocol):
-    """`contacts`: those that were registered, in order."""
+class Registrar(UdpServer):
+    """`contacts`: those that were registered, in order; `expires`: for how long each was asked for."""
 
     def __init__(self) -> None:
         self.contacts: list[str] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the socket."""
-        self._transport = cast("asyncio.DatagramTransport", transport)
+        self.expires: list[str] = []
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Grants a contact for as long as was asked."""
@@ -27,17 +20,7 @@ class Registrar(asyncio.DatagramProtocol):
             return
         contact = request.header("Contact") or ""
         self.contacts.append(contact)
+        self.expires.append(request.header("Expires") or "")
         answer = Response(200, "OK", request.headers.copy())
-        answer.headers.set("Contact", f"{contact};expires={request.header('Expires')}")
-        self._transport.sendto(answer.to_bytes(), addr)
-
-
-@asynccontextmanager
-async def registrar(port: int) -> AsyncIterator[Registrar]:
-    """A registrar on a UDP port of this machine."""
-    loop = asyncio.get_running_loop()
-    transport, made = await loop.create_datagram_endpoint(Registrar, local_addr=("127.0.0.1", port))
-    try:
-        yield made
-    finally:
-        transport.close()
+        answer.headers.set("Contact", f"{contact};expires={self.expires[-1]}")
+        self.transport.sendto(answer.to_bytes(), addr)

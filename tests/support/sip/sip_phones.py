@@ -7,12 +7,12 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import cast
 
 from sip.call import Call
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
+from tests.support.udp import UdpServer
 
 LOOPBACK = ("127.0.0.0/8",)
 PATIENCE_S = 20.0
@@ -67,15 +67,14 @@ def address(phone: Endpoint, transport: str = "udp") -> tuple[str, int]:
     return bound
 
 
-class Raw(asyncio.DatagramProtocol):
+class Raw(UdpServer):
     """A peer that says whatever it is told to."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[bytes] = asyncio.Queue()
-        self.transport: asyncio.DatagramTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.DatagramTransport", transport)
+        super().connection_made(transport)
         self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:

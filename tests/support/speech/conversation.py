@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bench.support.stub import Stub
 from bench.support.virtual_clock import VirtualLoop
 from pipeline.agent import AgentAct, AgentEvent, AgentReport
 from pipeline.audio import Pcm, frame_samples
@@ -212,7 +213,7 @@ class FakeListening:
         self.closed = True
 
 
-class FakeStt:
+class FakeStt(Stub):
     """Gives `texts` one after the other, one for each utterance."""
 
     def __init__(self, *texts: str, delay_s: float = 0.0, fails: bool = False) -> None:
@@ -225,16 +226,12 @@ class FakeStt:
     def understand(self, listening: FakeListening) -> str:
         return listening.text or (self.texts.pop(0) if self.texts else "")
 
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
-
     def listen(self, *, rate_hz: int, language: str, expected: Expected | None) -> FakeListening:
         self.listenings.append(FakeListening(self, expected))
         return self.listenings[-1]
 
 
-class FakeTts:
+class FakeTts(Stub):
     """Says every word in 300 ms at 16 kHz, one chunk a word. The n-th word is a tone of its own level, so
     that a test can hear which it was. `breaks`: what happens at which word of which request."""
 
@@ -250,10 +247,6 @@ class FakeTts:
         self.always_fails = False
         self.retryable = True
         self.closed_early = 0
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     async def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
         request = len(self.asked)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.embedded_stt.corpus import on_the_line
 from mediaserver.demo import persona
-from pipeline.audio import Pcm, kernels, silence
+from pipeline.audio import Pcm
 from pipeline.audio.resample import resample
 from pipeline.audio.wav import read
 from pipeline.engines.guard import GuardedVoice
@@ -35,11 +36,7 @@ async def flite(text: str, directory: Path, *, voice: str = "slt") -> Pcm:
 
 def over_the_line(samples: Pcm, rate_hz: int) -> Pcm:
     """`samples` as a telephone delivers them: 8 kHz, µ-law, with a pause before and behind."""
-    narrow = resample(samples, rate_hz, LINE_HZ)
-    coded, decoded = np.empty(len(narrow), np.uint8), np.empty(len(narrow), np.int16)
-    kernels.ulaw_encode(narrow, coded)
-    kernels.ulaw_decode(coded, decoded)
-    return np.concatenate([silence(LINE_HZ, 300), decoded, silence(LINE_HZ, 400)])
+    return on_the_line(samples, rate_hz, after_ms=400)
 
 
 def push(listening: Listening, samples: Pcm) -> None:

@@ -13,6 +13,7 @@ from bench.support.stepped_stream import SteppedStream
 from pipeline.audio import Pcm
 from sip.rtp.packet import RtpPacket
 from sip.sdp.media_plan import PCMU, Codec, MediaPlan
+from tests.support.speech.leg import Listener
 
 SSRC = 0x1234ABCD
 
@@ -63,31 +64,19 @@ class VirtualClock:
         self._now_s += seconds
 
 
-class RecordingListener:
-    """A listener that keeps everything."""
+class RecordingListener(Listener):
+    """A listener that keeps everything, with the times."""
 
     def __init__(self) -> None:
-        self.frames: list[Pcm] = []
-        self.positions: list[int] = []
+        super().__init__()
         self.arrivals: list[float] = []
-        self.concealed: list[bool] = []
-        self.digits: list[str] = []
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-        self.positions.append(position)
+        super().audio_received(frame, position, now, concealed=concealed)
         self.arrivals.append(now)
-        self.concealed.append(concealed)
-
-    def digit_received(self, digit: str, now: float) -> None:
-        self.digits.append(digit)
 
     def leg_ended(self, reason: str, now: float) -> None:
         raise AssertionError("a media stream does not end a leg")
-
-    @property
-    def heard(self) -> Pcm:
-        return np.concatenate(self.frames) if self.frames else np.zeros(0, np.int16)
 
 
 class Voice:

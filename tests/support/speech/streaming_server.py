@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from aiohttp import WSMsgType, web
 
-from tests.support.webrtc.web import served
+from tests.support.webrtc.web import answering
 
 WORDS = ["i", "would", "like", "to", "change", "my", "appointment", "to", "next", "monday", "please"]
 WORD_MS = 100
@@ -100,9 +100,7 @@ async def streaming_server(vendor: Vendor) -> AsyncIterator[StreamingServer]:
             server.open -= 1
         return socket
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", take)
-    async with served(app) as url:
+    async with answering(take) as url:
         server.url = url.replace("http", "ws", 1) + "/socket"
         yield server
 

@@ -15,7 +15,7 @@ import numpy as np
 from aiohttp import WSMsgType, web
 
 from pipeline.net import speech_framing
-from tests.support.webrtc.web import served
+from tests.support.webrtc.web import answering
 
 WORD_MS = 100
 RATE_HZ = 24000
@@ -111,9 +111,7 @@ async def voice_server(vendor: Vendor) -> AsyncIterator[VoiceServer]:
             server.open -= 1
         return socket
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", take)
-    async with served(app) as url:
+    async with answering(take) as url:
         server.url = url.replace("http", "ws", 1) + "/socket"
         yield server
 

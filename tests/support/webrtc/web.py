@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -18,3 +19,10 @@ async def served(app: web.Application, port: int = 0) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def answering(handler: Any) -> AbstractAsyncContextManager[str]:
+    """The URL of a server that answers whatever it is asked with `handler`."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    return served(app)

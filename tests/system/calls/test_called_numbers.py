@@ -23,7 +23,8 @@ from tests.support.node.node import (
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
-from tests.support.sip.registrar import registrar
+from tests.support.sip.registrar import Registrar
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 DESK = "+14155550101"
@@ -75,7 +76,7 @@ async def test_a_registrar_calls_the_contact_and_the_dialled_numbers_agent_answe
     tmp_path: Path, number: str, lines: Sequence[str]
 ) -> None:
     site = registered_site(tmp_path)
-    async with registrar(site.carrier) as carrier, running(site) as node:
+    async with bound(Registrar(), port=site.carrier) as carrier, running(site) as node:
         await until(lambda: node.server.endpoint.trunks["carrier"].registered)
         assert carrier.contacts[0].startswith(f"<sip:acme-line@127.0.0.1:{site.sip}")
         agent = await answered_by(node, site, number, user="acme-line", lines=lines)
@@ -84,7 +85,7 @@ async def test_a_registrar_calls_the_contact_and_the_dialled_numbers_agent_answe
 
 async def test_a_header_field_of_the_carriers_own_can_name_the_number(tmp_path: Path) -> None:
     site = registered_site(tmp_path, more='called_number_headers = ["X-Ziel"]')
-    async with registrar(site.carrier), running(site) as node:
+    async with bound(Registrar(), port=site.carrier), running(site) as node:
         await until(lambda: node.server.endpoint.trunks["carrier"].registered)
         lines = (f"X-Ziel: {DESK}",)
         assert await answered_by(node, site, "acme-line", user="acme-line", lines=lines) == INBOUND

@@ -11,11 +11,9 @@ import pytest
 from tests.support.http.models import fake_models
 from tests.support.node.node import (
     ASKING_NUMBER,
-    KEY,
     asking_agent,
-    bearer,
+    only_report,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -42,9 +40,7 @@ async def report_of(directory: Path, answer: str, *, goes_on: bool) -> dict[str,
                 await call.hang_up()
             else:
                 call.reply(await call.asked("BYE"))
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-                (row,) = (await listed.json())["calls"]
-            return await until_final(client, row["callTaskId"])
+            return await only_report(client)
 
 
 def said(report: dict[str, Any]) -> list[tuple[str, str]]:

@@ -13,11 +13,9 @@ import numpy as np
 
 from tests.support.node.node import (
     ASKING_NUMBER,
-    KEY,
     asking_agent,
-    bearer,
+    only_report,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -48,9 +46,7 @@ async def reinvite(call: RawCall, direction: str) -> None:
 
 
 async def transcript(client: Any) -> list[tuple[str, str]]:
-    async with client.get("/api/v1/calls", headers=bearer(KEY)) as answer:
-        (call,) = (await answer.json())["calls"]
-    report = await until_final(client, call["callTaskId"])
+    report = await only_report(client)
     return [(entry["role"], entry["text"]) for entry in report["transcript"]]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node.node import KEY, bearer, running, until_final, write_site
+from tests.support.node.node import only_report, running, write_site
 from tests.support.sip.raw_call import RawCall
 
 DESK = "+14155550101"
@@ -36,9 +36,7 @@ async def test_a_caller_who_hangs_up_while_the_agent_keys_is_no_fault(
                 while not call.keys_heard():
                     await asyncio.sleep(0.05)
             await call.hang_up()
-        async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-            (row,) = (await listed.json())["calls"]
-        report = await until_final(client, row["callTaskId"])
+        report = await only_report(client)
     assert (report["status"], report["endedBy"]) == ("COMPLETED", "remote")
     assert report["analysis"]["faults"] == []
     assert "engine broke" not in caplog.text

@@ -13,13 +13,11 @@ from pipeline.audio import wav
 from tests.support.http.models import fake_models
 from tests.support.node.node import (
     ASKING_NUMBER,
-    KEY,
     Site,
     asking_agent,
-    bearer,
+    only_report,
     rows_of,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -57,9 +55,7 @@ async def called(site: Site, *, answers: int) -> dict[str, Any]:
         else:
             await call.play(np.concatenate([QUIET, QUIET]))
             await call.hang_up()
-        async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-            (row,) = (await listed.json())["calls"]
-        return await until_final(client, row["callTaskId"])
+        return await only_report(client)
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,11 @@ from tests.support.http.models import fake_models
 from tests.support.http.webhooks import Receiver, receiver
 from tests.support.node.node import (
     ASKING_NUMBER,
-    KEY,
     Site,
     asking_agent,
-    bearer,
+    only_report,
     rows_of,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -58,9 +56,7 @@ async def called(site: Site, hook: Receiver) -> dict[str, Any]:
         await call.answered()
         await call.play(np.concatenate([QUIET, QUIET, speech_like(8000), QUIET, QUIET]))
         call.reply(await call.asked("BYE"))
-        async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-            (row,) = (await listed.json())["calls"]
-        report = await until_final(client, row["callTaskId"])
+        report = await only_report(client)
         await until(lambda: "recording.completed" in json.dumps([text for _, text in hook.requests]))
     return report
 

@@ -21,8 +21,8 @@ from tests.support.node.node import (
     Site,
     asking_agent,
     bearer,
+    only_report,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -38,9 +38,7 @@ async def recorded(site: Site, client: Client) -> str:
         await call.answered()
         await call.play(np.concatenate([QUIET, QUIET, speech_like(6000), QUIET]))
         call.reply(await call.asked("BYE"))
-    async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-        (row,) = (await listed.json())["calls"]
-    report = await until_final(client, row["callTaskId"])
+    report = await only_report(client)
     return str(report["callTaskId"])
 
 

@@ -10,11 +10,9 @@ import numpy as np
 from tests.support.http.models import fake_models
 from tests.support.node.node import (
     ASKING_NUMBER,
-    KEY,
     asking_agent,
-    bearer,
+    only_report,
     running,
-    until_final,
     write_site,
 )
 from tests.support.sip.raw_call import RawCall
@@ -40,9 +38,7 @@ async def test_two_keys_and_two_spoken_digits_are_four(tmp_path: Path) -> None:
                 await asyncio.sleep(0.3)
             await call.play(np.concatenate([QUIET, speech_like(6000), QUIET, QUIET]))
             call.reply(await call.asked("BYE"))
-            async with client.get("/api/v1/calls", headers=bearer(KEY)) as listed:
-                (row,) = (await listed.json())["calls"]
-            report = await until_final(client, row["callTaskId"])
+            report = await only_report(client)
     said = [(entry["role"], entry["text"]) for entry in report["transcript"]]
     assert said == [("agent", QUESTION), ("caller", "one one"), ("agent", "Goodbye.")]
     assert report["analysis"]["answers"] == {"code": "4711"}

@@ -19,7 +19,7 @@ import pytest
 
 from bench.support.cluster import Cluster
 from mediaserver.calls import inbound
-from tests.support.hostile.trap import trap_at
+from tests.support.hostile.trap import Trap
 from tests.support.node.node import (
     ASKING_NUMBER,
     DATABASES,
@@ -38,6 +38,7 @@ from tests.support.node.node import (
 )
 from tests.support.node.small_disk import fill, small_disk
 from tests.support.sip.raw_call import RawCall
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -217,7 +218,7 @@ async def test_a_call_whose_disk_fills_keeps_what_was_recorded(tmp_path: Path, d
 async def test_nobody_is_dialled_while_the_disk_takes_no_note_of_it(cluster: Cluster, tmp_path: Path) -> None:
     site = site_on(cluster, tmp_path, engines=REAL_ENGINES)
     with small_disk(site.data_dir, 16) as disk:
-        async with trap_at(site.carrier) as trap, server_of(site) as server:
+        async with bound(Trap(), port=site.carrier) as trap, server_of(site) as server:
             filler = await asyncio.to_thread(fill, disk)
             for path in (site.data_dir / "dialled").glob("*.log"):
                 path.unlink()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.support.stub import Stub
 from pipeline import registry
 from pipeline.agent import AgentAct, AgentContext, AgentEvent, AgentReport, Expect, Say
 from pipeline.errors import EngineError
@@ -61,15 +62,11 @@ class BrokenVoice(Voice):
 
 
 @dataclass
-class Mind:
+class Mind(Stub):
     """An agent that asks, and then fails."""
 
     fault: str
     reports: list[str] = field(default_factory=list)
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
     def join(self, context: AgentContext) -> Mind:
         return self

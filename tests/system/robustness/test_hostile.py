@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.support.codecs import ulaw
 from bench.support.processes import children, module_of
 from pipeline.audio import wav
 from tests.support.hostile.hostile import hang_up, wrong_answer
 from tests.support.hostile.torture import MESSAGES
 from tests.support.node.node import KEY, REAL_ENGINES, ServerProcess, serving, write_site
-from tests.support.sip.raw_call import SOUND, RawCall, ulaw
+from tests.support.sip.raw_call import SOUND, RawCall
 from tests.support.speech.tones import loud_part, share_at, tone
 
 pytestmark = pytest.mark.peer

@@ -14,12 +14,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.support.hostile.trap import Trap, trap_at
+from tests.support.hostile.trap import Trap
 from tests.support.node import postgres
 from tests.support.node.node import KEY, OUTBOUND, ServerProcess, bearer
 from tests.support.node.nodes import nodes_of, write_nodes
 from tests.support.node.races import Race, among
 from tests.support.sip.raw_call import RawCall
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.peer]
@@ -62,7 +63,7 @@ async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes
     async with AsyncExitStack() as stack:
         database = stack.enter_context(postgres.database())
         sites = write_nodes(tmp_path_factory.mktemp("nodes"), database, company=COMPANY)
-        trap = await stack.enter_async_context(trap_at(sites[0].carrier))
+        trap = await stack.enter_async_context(bound(Trap(), port=sites[0].carrier))
         processes = stack.enter_context(nodes_of(sites))
         sessions = [
             await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{site.http}"))

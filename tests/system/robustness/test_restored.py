@@ -22,7 +22,7 @@ from bench.support.cluster import FASTER, Cluster, Standby
 from mediaserver.queue.records import NewCall
 from mediaserver.settings import load
 from mediaserver.store.store import Store
-from tests.support.hostile.trap import Trap, trap_at
+from tests.support.hostile.trap import Trap
 from tests.support.node.forked import run_forked
 from tests.support.node.node import (
     KEY,
@@ -36,6 +36,7 @@ from tests.support.node.node import (
     write_site,
 )
 from tests.support.node.nodes import write_nodes
+from tests.support.udp import bound
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.peer
@@ -131,7 +132,7 @@ async def test_a_copy_of_the_file_put_back_redials_nobody(tmp_path: Path) -> Non
     copy.mkdir()
     await fill_queue(site)
     copy_database(site.data_dir, copy)
-    async with trap_at(site.carrier) as trap:
+    async with bound(Trap(), port=site.carrier) as trap:
         async with server_of(site, cwd=site.path.parent) as server:
             await all_dialled(trap)
             await ended(server)
@@ -150,7 +151,7 @@ async def test_after_restore_nobody_is_dialled_whom_a_lost_node_may_have(tmp_pat
     site, copy = write_site(tmp_path, engines=REAL_ENGINES), tmp_path / "copy"
     await fill_queue(site)
     shutil.copytree(site.data_dir, copy)
-    async with trap_at(site.carrier) as trap:
+    async with bound(Trap(), port=site.carrier) as trap:
         async with server_of(site, cwd=site.path.parent) as server:
             await all_dialled(trap)
             await ended(server)
@@ -176,7 +177,7 @@ async def test_a_cold_copy_of_a_server_put_back_redials_nobody(cluster: Cluster,
     await asyncio.to_thread(cluster.stop)
     await asyncio.to_thread(subprocess.check_call, ["cp", "-a", str(data), str(copy)])
     await asyncio.to_thread(cluster.start)
-    async with trap_at(site.carrier) as trap:
+    async with bound(Trap(), port=site.carrier) as trap:
         async with server_of(site, cwd=site.path.parent) as server:
             await all_dialled(trap)
             await ended(server)
@@ -205,7 +206,7 @@ async def test_a_dump_read_back_waits_for_the_notes_of_every_node(cluster: Clust
     sites = write_nodes(tmp_path, cluster.url("calls"))
     dump = str(cluster.folder / "dump")
     connection = ("-h", str(cluster.folder), "-U", "tests", "-d", "calls")
-    async with trap_at(sites[0].carrier) as trap:
+    async with bound(Trap(), port=sites[0].carrier) as trap:
         async with AsyncExitStack() as stack:
             servers = await nodes_started(stack, sites)
             await both_listed(sites[0])
@@ -253,7 +254,7 @@ async def promoted_behind(cluster: Cluster, standby: Standby, folder: Path) -> N
     hosts = f"{cluster.folder},{standby.folder}"
     url = f"postgresql:///calls?host={hosts}&user=tests&target_session_attrs=read-write"
     sites = write_nodes(folder, url)
-    async with trap_at(sites[0].carrier) as trap, AsyncExitStack() as stack:
+    async with bound(Trap(), port=sites[0].carrier) as trap, AsyncExitStack() as stack:
         servers = await nodes_started(stack, sites)
         await both_listed(sites[0])
         await fill_queue(sites[0], due_ms=now_ms() + int(DUE_S * 1000))

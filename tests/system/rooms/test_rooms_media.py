@@ -16,6 +16,7 @@ from pipeline.plane.called import address_of, due_at
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.rows import rows, scratch, shared
 from pipeline.plane.setup import Sending, begin_sending, begin_source, configure_sending, prepare
+from tests.support.speech.media import RecordingListener
 from tests.support.speech.tones import share_at, tone
 
 PT = 111
@@ -51,24 +52,11 @@ class Receiver(OpusReceiver):
         self.passed(int(self.row.line["frames"]), now)
 
 
-class Heard:
-    """A `LegListener` that keeps everything."""
-
-    def __init__(self) -> None:
-        self.frames: list[Pcm] = []
-        self.positions: list[int] = []
-        self.concealed: list[bool] = []
-
-    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-        self.positions.append(position)
-        self.concealed.append(concealed)
+class Heard(RecordingListener):
+    """What is heard of a participant, who has no keys."""
 
     def digit_received(self, digit: str, now: float) -> None:
         raise AssertionError("no digits in a room")
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        raise AssertionError("the receiver ends nothing")
 
 
 def packets(count: int, *, hz: float = 440, ssrc: int = 7, first: int = 65530) -> list[bytes]:

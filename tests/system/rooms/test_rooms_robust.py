@@ -23,6 +23,7 @@ from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
 from pipeline.plane.drive.plane import Plane
+from tests.support.speech.leg import Listener
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
 from tests.support.webrtc.relay import relay
@@ -30,27 +31,6 @@ from tests.support.webrtc.rtc import rtc_client
 
 RATE_HZ = 16000
 FRAME = RATE_HZ // 50
-
-
-class Listener:
-    """Keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.frames: list[Pcm] = []
-        self.positions: list[int] = []
-        self.concealed = 0
-        self.ends: list[str] = []
-
-    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-        self.positions.append(position)
-        self.concealed += concealed
-
-    def digit_received(self, digit: str, now: float) -> None:
-        pass
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        self.ends.append(reason)
 
 
 @pytest.fixture
@@ -284,10 +264,10 @@ async def test_the_last_who_may_speak_ends_the_conversation() -> None:
     bridge.attach(session, Playout(RATE_HZ))
     assert ann.listener is not None
     ann.listener.leg_ended("hung_up", 0.0)
-    assert session.ends == []
+    assert session.ended == []
     assert bob.listener is not None
     bob.listener.leg_ended("client_initiated", 0.0)
-    assert session.ends == ["client_initiated"]
+    assert session.ended == ["client_initiated"]
     await bridge.hang_up()
     assert boss.hung_up == 1
 
@@ -298,13 +278,13 @@ async def test_taking_over_does_not_end_the_conversation() -> None:
     bridge.add(first)
     bridge.attach(session, Playout(RATE_HZ))
     bridge.remove(first)
-    assert session.ends == []
+    assert session.ended == []
     bridge.add(second)
     second.say(tone(440, 0.02, RATE_HZ))
     assert len(session.frames) == 1
     bridge.remove(second)
     bridge.end("join_failure")
-    assert session.ends == ["join_failure"]
+    assert session.ended == ["join_failure"]
 
 
 async def test_a_conversation_that_begins_after_everybody_left_is_told_why_they_did() -> None:
@@ -315,4 +295,4 @@ async def test_a_conversation_that_begins_after_everybody_left_is_told_why_they_
     ann.listener.leg_ended("media_failure", 0.0)
     bridge.attach(session, Playout(RATE_HZ))
     await asyncio.sleep(0)
-    assert session.ends == ["media_failure"]
+    assert session.ended == ["media_failure"]

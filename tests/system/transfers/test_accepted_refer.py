@@ -10,8 +10,8 @@ import pytest
 
 from mediaserver.calls.outbound_legs import LinesBusy, OutboundLegs, Route
 from mediaserver.queue.extra_legs import NewLeg
-from tests.support.node.node import KEY, bearer, until_final
-from tests.support.sip.ladder import NUMBERS, Ladder, called, ladder
+from tests.support.node.node import KEY, bearer, place_call, until_final
+from tests.support.sip.ladder import NUMBERS, Ladder, ladder
 from tests.support.sip.referring_carrier import Telephone
 from tests.support.sip.transfers import ASKS, ASKS_AND_HANDS_ON, DESK
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ OBEYS = "accept_refer = true\nmedia_timeout_s = 600"  # the carrier sends no aud
 
 async def talking(line: Ladder, agent: str = ASKS) -> tuple[str, Telephone]:
     """A call whose agent has begun to speak."""
-    call_id = await called(line.node.client, NUMBERS["405"], agent)
+    call_id = await place_call(line.node.client, agent, number=NUMBERS["405"])
     await until(lambda: NUMBERS["405"] in line.carrier.dialled)
     caller = line.carrier.call_to(NUMBERS["405"])
     await until(lambda: caller.ear.packets > 25)
@@ -181,7 +181,7 @@ async def test_whom_the_agents_transfer_called_before_no_refer_calls(tmp_path: P
 async def test_whom_the_call_was_placed_to_is_not_called_again(tmp_path: Path) -> None:
     async with ladder(tmp_path, trunk=OBEYS) as line:
         line.carrier.calls.clear()
-        await called(line.node.client, DESK, ASKS_AND_HANDS_ON)
+        await place_call(line.node.client, ASKS_AND_HANDS_ON, number=DESK)
         await until(lambda: DESK in line.carrier.dialled)
         desk = line.carrier.call_to(DESK)
         await until(lambda: desk.ear.packets > 25)

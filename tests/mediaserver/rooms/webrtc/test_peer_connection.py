@@ -20,12 +20,12 @@ from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.participant_leg import LegState, ParticipantLeg
 from mediaserver.rooms.webrtc.peer_state import PeerState
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
-from pipeline.audio import Pcm
 from pipeline.media.playout import Playout
 from pipeline.net.egress import EgressPolicy
 from pipeline.plane.drive.plane import Plane
 from pipeline.plane.srtp_sources import SOURCES
 from tests.support.ports import free_rtp_range
+from tests.support.speech.leg import Listener
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
 from tests.support.webrtc.rtc import rtc_client
@@ -42,23 +42,6 @@ def has_ipv6() -> bool:
     except OSError:
         return False
     return True
-
-
-class Listener:
-    """Keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.frames: list[Pcm] = []
-        self.ends: list[str] = []
-
-    def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        self.frames.append(frame.copy())
-
-    def digit_received(self, digit: str, now: float) -> None:
-        pass
-
-    def leg_ended(self, reason: str, now: float) -> None:
-        self.ends.append(reason)
 
 
 @pytest.fixture
@@ -117,7 +100,7 @@ async def test_a_person_is_heard_hears_and_leaves_nothing_behind(port: MediaPort
     await until(lambda: peer.state is PeerState.LEFT)
     await ann.hang_up()
     await ann.hang_up()
-    assert listener.ends == ["hung_up"]
+    assert listener.ended == ["hung_up"]
     assert len(port) == len(plane) == 0
     await until(lambda: len(asyncio.all_tasks()) == tasks)
 

@@ -20,7 +20,7 @@ from pipeline.net.socket_service import address_of
 from pipeline.net.web_socket import SocketEndpoint
 from pipeline.stt.streaming.service import ServiceSettings
 from tests.support.certificates import tls_of_localhost
-from tests.support.webrtc.web import served
+from tests.support.webrtc.web import answering, served
 
 KEYS = {"Authorization": "Bearer k-1", "xi-api-key": "k-2"}
 Answer = Callable[[web.Request], web.StreamResponse]
@@ -46,9 +46,7 @@ async def server(answer: Answer | None = None) -> AsyncIterator[tuple[str, list[
         await socket.receive()
         return socket
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", take)
-    async with served(app) as url:
+    async with answering(take) as url:
         yield url, asked
 
 

@@ -29,7 +29,7 @@ from pipeline.stt.streaming.service import ServiceSettings, read
 from pipeline.transcript import Role
 from tests.support.http.models import Recognizer
 from tests.support.paths import ROOT
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeTts, voice
+from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeTts, texts, voice
 from tests.support.speech.streaming_server import VENDORS, WORDS, StreamingServer, streaming_server
 from tests.support.waiting import until
 
@@ -77,6 +77,13 @@ async def speak(listening: Listening, sound: Pcm, *, rate_hz: int = 8000) -> Non
         await asyncio.sleep(0)
 
 
+async def spoken_to(ears: SpeechToText, sound: Pcm, language: str = "en") -> Listening:
+    """An utterance of a telephone's `sound`."""
+    listening = ears.listen(rate_hz=8000, language=language, expected=None)
+    await speak(listening, sound)
+    return listening
+
+
 def words_in(text: str) -> int:
     """How many of the first words of `WORDS` the text is."""
     said = text.split()
@@ -88,8 +95,7 @@ def words_in(text: str) -> int:
 async def test_each_service_is_understood(preset: str) -> None:
     async with in_a_call(preset) as (server, ears):
         for _ in range(2):  # utterances of one call, on one socket
-            listening = ears.listen(rate_hz=8000, language="en-GB", expected=None)
-            await speak(listening, voice(0.6))
+            listening = await spoken_to(ears, voice(0.6), "en-GB")
             if preset in SPEAKS:
                 await until(lambda heard=listening: words_in(heard.partial()) >= 3)  # type: ignore[misc]
             await speak(listening, voice(0.3))
@@ -113,8 +119,7 @@ async def test_each_service_is_understood(preset: str) -> None:
 
 async def test_an_utterance_goes_on_after_a_pause() -> None:
     async with in_a_call() as (_, ears):
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.3))
+        listening = await spoken_to(ears, voice(0.3))
         first = (await listening.result()).text
         await speak(listening, voice(0.3))
         assert len((await listening.result()).text.split()) > len(first.split())
@@ -122,11 +127,9 @@ async def test_an_utterance_goes_on_after_a_pause() -> None:
 
 async def test_words_of_an_utterance_that_was_dropped_are_not_of_the_next() -> None:
     async with in_a_call() as (_, ears):
-        dropped = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(dropped, voice(1.0))
+        dropped = await spoken_to(ears, voice(1.0))
         dropped.close()
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.35))
+        listening = await spoken_to(ears, voice(0.35))
         assert words_in((await listening.result()).text) in (3, 4)
 
 
@@ -135,8 +138,7 @@ async def test_a_socket_that_breaks_is_opened_again_and_hears_the_utterance_from
         await until(lambda: server.open == 1)
         await ears.close()
         server.cut_after_ms = [300.0]
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.9))
+        listening = await spoken_to(ears, voice(0.9))
         heard = await listening.result()
         assert words_in(heard.text) in (8, 9)
         assert len(server.sockets) == 3
@@ -147,8 +149,7 @@ async def test_a_socket_that_keeps_breaking_is_a_failure() -> None:
         await until(lambda: server.open == 1)
         await ears.close()
         server.cut_after_ms = [100.0] * 5
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.9))
+        listening = await spoken_to(ears, voice(0.9))
         with pytest.raises(EngineError):
             await listening.result()
 
@@ -156,8 +157,7 @@ async def test_a_socket_that_keeps_breaking_is_a_failure() -> None:
 async def test_a_service_that_says_nothing_is_late() -> None:
     async with in_a_call(timeout_s=0.3) as (server, ears):
         server.mute = True
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.5))
+        listening = await spoken_to(ears, voice(0.5))
         with pytest.raises(EngineError, match="in time"):
             await listening.result()
 
@@ -172,8 +172,7 @@ async def test_the_next_recogniser_hears_what_a_refusing_service_did_not() -> No
             GuardedRecognizer(Recognizer("yes"), Guard("stt", "local")),
         ]
         ears, own = of_call(FallbackRecognizer(recognizers), faults.append, call_id="c", language="en")
-        listening = ears.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.5))
+        listening = await spoken_to(ears, voice(0.5))
         assert (await listening.result()).text == "yes"
         assert "500" in faults[0]
         for each in own:
@@ -203,8 +202,7 @@ async def test_a_socket_is_kept_alive_between_utterances() -> None:
 async def test_another_language_is_another_socket() -> None:
     async with in_a_call() as (server, ears):
         for language in ("en", "ar"):
-            listening = ears.listen(rate_hz=8000, language=language, expected=None)
-            await speak(listening, voice(0.8))
+            listening = await spoken_to(ears, voice(0.8), language)
             heard = await listening.result()
             assert 500 < heard.words[-1].end_ms <= 900, "times count from the utterance's first sample"
             listening.close()
@@ -215,8 +213,7 @@ async def test_no_socket_leads_where_the_server_may_not_go() -> None:
     async with streaming_server(VENDORS["deepgram"]) as server:
         with egress_policy(EgressPolicy()):
             engine = registry.load("stt", "websocket", table("deepgram", server))
-        listening = engine.listen(rate_hz=8000, language="en", expected=None)
-        await speak(listening, voice(0.3))
+        listening = await spoken_to(engine, voice(0.3))
         with pytest.raises(EngineError, match="not an address"):
             await listening.result()
         listening.close()
@@ -244,7 +241,7 @@ async def test_a_whole_conversation_has_one_socket_and_partial_words() -> None:
         agent = FakeAgent([Say("hello")], [Say("i see")], [Say("goodbye"), HangUp()])
         session = Session(leg=leg, agent=agent, stt=engine, tts=FakeTts(), call_id="call-1")
         result = await session.run()
-        said = [entry.text for entry in result.transcript if entry.role is Role.CALLER]
+        said = texts(result, Role.CALLER)
         assert (result.reason, len(said), result.faults) == (EndReason.AGENT, 2, ())
         assert len(server.requests) == 1
         await until(lambda: server.open == 0)

@@ -36,10 +36,10 @@ from pipeline.transcript import Role
 from pipeline.tts.streaming.words import WordPlacer
 from tests.support.paths import ROOT
 from tests.support.speech import vendor_schemas
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, voice
+from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, agent_texts, voice
 from tests.support.speech.voice_server import RATE_HZ, VENDORS, WORD_MS, Vendor, VoiceServer, voice_server
 from tests.support.waiting import until
-from tests.support.webrtc.web import served
+from tests.support.webrtc.web import answering
 
 KEYS = {"api_key": "k-1", "voice": "v-1", "region": "westeurope"}
 WORD = RATE_HZ * WORD_MS // 1000
@@ -84,8 +84,9 @@ async def in_a_call(preset: str = "cartesia", **more: Any) -> AsyncIterator[tupl
 class Written:
     """The text of an answer, written step by step; and what was said of it."""
 
-    def __init__(self, speaks: Any) -> None:
+    def __init__(self, speaks: Any, *pieces: str) -> None:
         self.queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self.writes(*pieces)
         self.chunks: list[SpeechChunk] = []
         self.task = asyncio.create_task(self._listen(speaks))
 
@@ -115,13 +116,19 @@ class Written:
         return [word for chunk in self.chunks for word in chunk.words]
 
 
+async def wrote(speaks: Any, *pieces: str) -> Written:
+    """An answer that is written and said to its end."""
+    written = Written(speaks, *pieces)
+    await written.ends()
+    return written
+
+
 @pytest.mark.parametrize("preset", VENDORS)
 async def test_each_service_speaks_an_answer_while_it_is_written(preset: str) -> None:
     async with in_a_call(preset) as (server, speaks):
         for _ in range(2):  # answers of one call, on one socket
             server.said.clear()
-            written = Written(speaks)
-            written.writes("Hello there,")
+            written = Written(speaks, "Hello there,")
             await until(lambda heard=written: server.heard(heard.samples) == ["Hello", "there,"])  # type: ignore[misc]
             assert not written.task.done(), "the rest of the answer is not written yet"
             written.writes("it's half past three.", "Bye \N{EM DASH} now!")
@@ -146,14 +153,11 @@ async def test_each_service_speaks_an_answer_while_it_is_written(preset: str) ->
 async def test_nothing_of_an_interrupted_answer_is_in_the_next(preset: str) -> None:
     async with in_a_call(preset) as (server, speaks):
         server.word_s, server.late = 0.02, 3
-        old = Written(speaks)
-        old.writes("one two three four five six seven eight nine ten eleven twelve.")
+        old = Written(speaks, "one two three four five six seven eight nine ten eleven twelve.")
         await until(lambda: len(old.chunks) >= 2)
         old.task.cancel()
         await asyncio.gather(old.task, return_exceptions=True)
-        new = Written(speaks)
-        new.writes("Yes of course.")
-        await new.ends()
+        new = await wrote(speaks, "Yes of course.")
         assert server.heard(new.samples) == ["Yes", "of", "course."]
         assert [word.text for word in new.words] == ["Yes", "of", "course."]
         assert new.words[0].start < WORD
@@ -170,17 +174,14 @@ async def test_nothing_of_an_interrupted_answer_is_in_the_next(preset: str) -> N
 async def test_a_socket_that_dies_in_mid_sentence_leaves_the_words_that_were_said(preset: str) -> None:
     async with in_a_call(preset) as (server, speaks):
         server.cut_after = [3]
-        written = Written(speaks)
-        written.writes("one two three four five.")
+        written = Written(speaks, "one two three four five.")
         with pytest.raises(EngineError) as failed:
             await written.task
         assert failed.value.retryable
         assert server.heard(written.samples) in (["one", "two", "three"], ["one", "two"])
         known = [word.text for word in written.words]
         assert known == ["one", "two", "three"][: len(known)]
-        again = Written(speaks)
-        again.writes("four five.")
-        await again.ends()
+        again = await wrote(speaks, "four five.")
         assert server.heard(again.samples) == ["four", "five."]
 
 
@@ -189,11 +190,8 @@ async def test_messages_of_both_sides_have_the_types_of_the_vendor_s_sdk(preset:
     types = json.loads(vendor_schemas.FILE.read_text())[preset]
     async with in_a_call(preset) as (server, speaks):
         server.word_s = 0.02
-        whole = Written(speaks)
-        whole.writes("One two.", "Three.")
-        await whole.ends()
-        cut = Written(speaks)
-        cut.writes("four five six seven eight nine ten.")
+        await wrote(speaks, "One two.", "Three.")
+        cut = Written(speaks, "four five six seven eight nine ten.")
         await until(lambda: len(cut.chunks) >= 2)
         cut.task.cancel()
         clears = {"elevenlabs": "close_context", "cartesia": "cancel", "deepgram": "Clear"}[preset]
@@ -224,7 +222,7 @@ async def spoken(
 
 
 def agent_said(result: SessionResult) -> str:
-    return " ".join(entry.text for entry in result.transcript if entry.role is Role.AGENT)
+    return " ".join(agent_texts(result))
 
 
 async def test_a_call_has_one_socket_and_one_answer_for_all_its_pieces() -> None:
@@ -286,16 +284,9 @@ async def test_a_broken_socket_loses_no_word_and_says_none_twice() -> None:
 async def test_a_filler_in_mid_answer_leaves_the_rest_of_it_as_it_is() -> None:
     async with engine_of() as (server, engine):
         server.word_s = 0.4  # slower than speech: the sound runs out within the answer
-        result, _ = await spoken(
-            [engine],
-            "One two three four five six.",
-            "Seven eight.",
-            settings=SessionSettings(dead_air_ms=300),
-        )
-        assert (
-            agent_said(result).replace("One moment, please. ", "")
-            == "One two three four five six. Seven eight."
-        )
+        said = "One two three four five six.", "Seven eight."
+        result, _ = await spoken([engine], *said, settings=SessionSettings(dead_air_ms=300))
+        assert agent_said(result).replace("One moment, please. ", "") == " ".join(said)
         assert result.faults == ()
 
 
@@ -399,8 +390,7 @@ async def test_a_pause_of_the_model_ends_no_call_and_loses_nothing(preset: str) 
 async def test_a_service_that_says_nothing_is_late() -> None:
     async with in_a_call(timeout_s=0.2) as (server, speaks):
         server.mute = True
-        written = Written(speaks)
-        written.writes("Hello.")
+        written = Written(speaks, "Hello.")
         with pytest.raises(EngineTimeout):
             await written.task
 
@@ -409,17 +399,14 @@ async def test_a_service_that_says_nothing_is_late() -> None:
 async def test_a_service_that_is_slow_is_waited_for(preset: str) -> None:
     async with in_a_call(preset, timeout_s=1.0, stall_s=1.0) as (server, speaks):
         server.word_s = 0.15
-        written = Written(speaks)
-        written.writes("one two three.")
-        await written.ends()
+        written = await wrote(speaks, "one two three.")
         assert server.heard(written.samples) == ["one", "two", "three."]
 
 
 @pytest.mark.parametrize("preset", VENDORS)
 async def test_a_service_that_stops_in_mid_sentence_is_late(preset: str) -> None:
     async with in_a_call(preset, stall_s=0.2) as (server, speaks):
-        written = Written(speaks)
-        written.writes("one two.")
+        written = Written(speaks, "one two.")
         await until(lambda: len(server.heard(written.samples)) == 2)
         await asyncio.sleep(0.3)
         assert not written.task.done(), "nothing is due while no text is"
@@ -433,8 +420,7 @@ async def test_a_service_that_stops_in_mid_sentence_is_late(preset: str) -> None
 async def test_a_service_that_never_stops_is_stopped(preset: str) -> None:
     async with in_a_call(preset) as (server, speaks):
         server.endless = True
-        written = Written(speaks)
-        written.writes("one.")
+        written = Written(speaks, "one.")
         with pytest.raises(EngineEndless):
             await written.task
         assert len(written.samples) <= 15 * RATE_HZ
@@ -472,9 +458,7 @@ GARBAGE: list[str | bytes] = [
 async def test_messages_that_make_no_sense_are_passed_over(preset: str) -> None:
     async with in_a_call(preset) as (server, speaks):
         server.before = GARBAGE
-        written = Written(speaks)
-        written.writes("one two three.")
-        await written.ends()
+        written = await wrote(speaks, "one two three.")
         assert server.heard(written.samples) == ["one", "two", "three."]
 
 
@@ -513,9 +497,7 @@ async def test_a_refusal_is_told_at_once_and_a_redirect_is_not_followed(
                 await asyncio.sleep(0.01)
         return answer
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", refuse)
-    async with served(app) as url:
+    async with answering(refuse) as url:
         server = VoiceServer(VENDORS["cartesia"], url=url.replace("http", "ws", 1))
         engine = registry.load("tts", "websocket", table("cartesia", server))
         with pytest.raises(EngineError, match=f"answered {status}") as refused:
@@ -560,8 +542,7 @@ async def test_an_error_of_the_service_is_named_and_quotes_nothing() -> None:
                                 "message": f"cannot say {word.text}", "done": True}],
     )  # fmt: skip
     async with in_a_call(vendor=vendor) as (_, speaks):
-        written = Written(speaks)
-        written.writes("secret.")
+        written = Written(speaks, "secret.")
         with pytest.raises(EngineError, match="quota_exceeded") as failed:
             await written.task
         assert "secret" not in str(failed.value)
@@ -579,9 +560,7 @@ async def test_an_idle_socket_that_the_service_closes_is_opened_again(
             assert request.transport is not None
             request.transport.abort()
         await until(lambda: len(server.sockets) == 1)
-        written = Written(speaks)
-        written.writes("one.")
-        await written.ends()
+        await wrote(speaks, "one.")
         assert len(server.sockets) == 1
 
 
@@ -638,9 +617,7 @@ async def test_a_language_may_have_a_voice_of_its_own() -> None:
 
 async def test_mu_law_is_understood() -> None:
     async with in_a_call("deepgram", encoding="pcm_mulaw", rate_hz=8000) as (_, speaks):
-        written = Written(speaks)
-        written.writes("one.")
-        await written.ends()
+        written = await wrote(speaks, "one.")
         assert len(written.samples) == 2 * WORD, "one octet a sample"
 
 
