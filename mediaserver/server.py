@@ -33,10 +33,11 @@ from mediaserver.calls.services import CallServices
 from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
-from mediaserver.errors import LocalError, NotConfigured, Unavailable
+from mediaserver.errors import NotConfigured, Unavailable
 from mediaserver.files import private
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.node.background import forever
+from mediaserver.node.free_memory import after_calls, give_back
 from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
@@ -53,7 +54,14 @@ from mediaserver.speech.service import SpeechService
 from mediaserver.store.store import Store
 from mediaserver.telemetry.metrics import Metrics
 from mediaserver.webhooks import Webhooks
-from mediaserver.wiring import agent_choice, egress_allowed, endpoint_settings, engines_of, speech_choices
+from mediaserver.wiring import (
+    agent_choice,
+    call_tracer,
+    egress_allowed,
+    endpoint_settings,
+    engines_of,
+    speech_choices,
+)
 from pipeline.audio import kernels
 from pipeline.media.recording import RecordingWriter
 from pipeline.net.http import GuardedHttpClient, HttpClient
@@ -129,8 +137,6 @@ class Server:
 
         Raises `StoreError`, OSError (an address that cannot be bound) or `LocalError`; the server must then
         be closed. A missing engine does not raise: `ready` reports it."""
-        if self.settings.sip.engine != "native":
-            raise LocalError(f"sip.engine: {self.settings.sip.engine} is not part of this version")
         self.phase = Phase.STARTING
         recordings = await asyncio.to_thread(private.prepare, self._data_dir)
         self._open_things.push_async_callback(self.engines.close)
@@ -147,6 +153,7 @@ class Server:
             await self._set_engines()
         gc.collect()
         gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
+        give_back()
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
@@ -296,6 +303,7 @@ class Server:
         )
         self._call_api = CallApi(self.directory, self.engines, store, live=calls, check=self._check_accepting)
         self._keep(journal=journal.run, inbound=calls.inbound.run, changes=self.administration.run)
+        self._keep(free_memory=lambda: after_calls(calls.count))
         self._run_dispatch(store, calls)
 
     def _services(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:
@@ -303,6 +311,7 @@ class Server:
         (recorder := RecordingWriter()).start()
         self._open_things.push_async_callback(recorder.close)
         traces = CallTraces(store, journal, self.metrics.trunks)
+        tracer = call_tracer(self.settings.tracing, self._open_things, node=self.node)
         legs = OutboundLegs(
             self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
         )
@@ -320,6 +329,7 @@ class Server:
             sealed_files=self.sealed_files,
             outbound_legs=legs,
             traces=traces,
+            tracer=tracer,
             note_dial=_up(self._recollection).note,
         )
 
@@ -359,8 +369,7 @@ class Server:
         self._keep(retention=sweeper.run)
 
     def _run_webhooks(self, http: HttpClient) -> None:
-        secrets = self.directory.secrets()
-        self._webhooks = Webhooks(self._open(), http, secrets, observe=self.metrics.webhook_attempted)
+        self._webhooks = webhook_sender(self.settings, self._open(), http, self.directory, self.metrics)
         self._keep(webhooks=self._webhooks.run)
 
     async def _apply(self) -> None:
@@ -391,6 +400,19 @@ def _up(part: Part | None) -> Part:
     if part is None:
         raise Unavailable("The server is starting", retry_after_s=1)
     return part
+
+
+def webhook_sender(
+    settings: Settings, store: Store, http: HttpClient, directory: Directory, metrics: Metrics
+) -> Webhooks:
+    """Returns the sender of the events in `store`, which signs as `directory` says."""
+    return Webhooks(
+        store,
+        http,
+        directory.secrets(),
+        observe=metrics.webhook_attempted,
+        traced=settings.tracing.endpoint is not None,
+    )
 
 
 def http_client(settings: Settings) -> GuardedHttpClient:

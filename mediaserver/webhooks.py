@@ -24,6 +24,7 @@ from mediaserver.queue.outbox import Result
 from mediaserver.queue.records import Delivery
 from pipeline.errors import RequestFailed, boundary
 from pipeline.net.http import HttpClient
+from pipeline.net.trace_context import call_traceparent
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,8 @@ class Outbox(Protocol):
 class Webhooks:
     """Sends deliveries. `secrets`: the secrets of each subscription that this process can sign for, two of
     them while one is replaced: the receiver may verify with either. `observe` gets the outcome of every
-    attempt, "delivered", "retried" or "dead", and its milliseconds."""
+    attempt, "delivered", "retried" or "dead", and its milliseconds. `traced`: each request
+    names the span of its call."""
 
     def __init__(
         self,
@@ -69,10 +71,12 @@ class Webhooks:
         secrets: Mapping[str, Sequence[str]],
         *,
         observe: Callable[[str, int], None] | None = None,
+        traced: bool = False,
     ) -> None:
         self._outbox = outbox
         self._http = http
         self._observe = observe
+        self._traced = traced
         self._under_way: dict[asyncio.Task[None], str] = {}
         self.sign_with(secrets)
 
@@ -135,6 +139,8 @@ class Webhooks:
         if signers is None:  # the subscription was removed meanwhile
             return Result(delivered=False, error="no secret to sign with", retry_ms=LEASE_MS)
         headers = signed_headers(delivery, signers, datetime.now(UTC))
+        if self._traced and delivery.call_id:
+            headers |= {"traceparent": call_traceparent(delivery.call_id)}
         started = time.monotonic()
         try:
             answer = await self._http.request(

@@ -3,8 +3,10 @@ nothing."""
 
 from __future__ import annotations
 
+import importlib
 import ssl
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +28,7 @@ from mediaserver.settings import (
     Settings,
     SipSettings,
     SpeechSettings,
+    TracingSettings,
     TrunkSettings,
     UserSettings,
     reveal,
@@ -33,6 +36,7 @@ from mediaserver.settings import (
     split_ports,
 )
 from mediaserver.settings.agent import AUTO
+from mediaserver.tracing.call_spans import CallTracer
 from pipeline import registry
 from pipeline.audio.other_vads import voice_detector
 from pipeline.engines.tables import Table
@@ -98,6 +102,17 @@ def session_settings(agent: AgentSettings) -> SessionSettings:
         apology=agent.apology,
         goodbye=standard(Phrase.GOODBYE, agent.language),
     )
+
+
+def call_tracer(settings: TracingSettings, opened: AsyncExitStack, *, node: str) -> CallTracer | None:
+    """Returns the tracer of calls, closed with `opened`, and None where tracing is off; imports OpenTelemetry
+    where tracing is on."""
+    if settings.endpoint is None:
+        return None
+    otlp = importlib.import_module("mediaserver.tracing.otlp")
+    tracer: CallTracer = otlp.OtlpTracer(settings.endpoint, revealed(settings.headers), node=node)
+    opened.push_async_callback(tracer.close)
+    return tracer
 
 
 def endpoint_settings(settings: SipSettings, participants: int = 0) -> endpoint.EndpointSettings:

@@ -183,11 +183,32 @@ class AgentReport:
     """The fields of the agent's extraction schema, each with a value of the field's type."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUse:
+    """One use of a tool by an agent. `id`: a UUID, the `Idempotency-Key` of the tool's request. `result`: the
+    text that the model got, `failed` where the text is an error. `began` and `ended` in loop time. Numbers
+    under a mask are in neither `arguments` nor `result`."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    result: str
+    failed: bool
+    began: float
+    ended: float
+
+
+def _untold(use: ToolUse) -> None:
+    """Drops the record of a tool's use."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentContext:
     """The call that an agent's conversation is made for. `variables`: the API's promptVariables. `metadata`:
     the call's metadata, for code and for tools that name one of its fields. `prompt_metadata`: the part of
-    `metadata` that may enter a language model's prompt, all of a web call's and none of a phone call's."""
+    `metadata` that may enter a language model's prompt, all of a web call's and none of a phone call's.
+    `tool_used` takes each use of a tool when it is over, and never raises. `trace_id`: of the call (W3C
+    Trace Context), "" without one."""
 
     call_id: str
     language: str
@@ -195,6 +216,8 @@ class AgentContext:
     variables: Mapping[str, str]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     prompt_metadata: Mapping[str, Any] = field(default_factory=dict)
+    tool_used: Callable[[ToolUse], None] = field(default=_untold, compare=False)
+    trace_id: str = ""
 
 
 class Conversation(Protocol):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.agent import AgentReport
+from pipeline.agent import AgentReport, ToolUse
 from pipeline.latency import TurnLatency
 from pipeline.transcript import TranscriptEntry
 
@@ -56,7 +56,8 @@ class Silence:
 class TurnRecord:
     """One exchange: the caller's words, keys or silence, and the agent's answer as far as it was heard.
     `interrupted`: the caller cut the agent's words short. `latency` is None where the caller had not spoken;
-    with `fillers` above 0 the latency ends at the filler, the first sound that the caller heard."""
+    with `fillers` above 0 the latency ends at the filler, the first sound that the caller heard. `heard_ms`:
+    when that sound was sent; None where nothing was."""
 
     number: int
     user_text: str
@@ -69,6 +70,7 @@ class TurnRecord:
     latency: TurnLatency | None
     fillers: int = 0
     silences: tuple[Silence, ...] = ()
+    heard_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,9 @@ class SessionObserver:
     def do_not_call(self, reason: str, now: float) -> None:
         """Takes the caller's request not to be called again: the number goes on the company's do-not-call
         list."""
+
+    def tool_used(self, use: ToolUse) -> None:
+        """Takes a use of a tool by the agent, when the tool has answered or its time is over."""
 
     def state_changed(self, state: str, now: float) -> None:
         """Takes the new state of turn-taking: a name of `pipeline.turns.events.State` in lower case."""

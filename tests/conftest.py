@@ -22,6 +22,7 @@ from xdist.scheduler import LoadFileScheduling
 from bench.support.cluster import FASTER, Cluster
 from bench.support.virtual_clock import VirtualLoop
 from tests.support.compile_sources import compile_sources
+from tests.support.node.postgres import remove_shared, share_among_processes
 from tests.support.node.store import ENGINES, Clock, on_engine
 from tests.support.paths import ROOT
 
@@ -140,6 +141,8 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         compiling = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, pass_fds=(lock.fileno(),))
     config.add_cleanup(partial(_reap, compiling))
+    share_among_processes(ROOT / ".pytest_cache" / f"postgres-{os.getpid()}")
+    config.add_cleanup(remove_shared)
     compile_sources(config)
 
 

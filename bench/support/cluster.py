@@ -49,10 +49,10 @@ def programs() -> Path:
 
 class Cluster:
     """A PostgreSQL server. `crash` is kill -9 of all its processes, `stop` ends it in order, `start` starts
-    it (again)."""
+    it (again). `runs_in`: the folder of a server that another process has started."""
 
-    def __init__(self, **changes: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    def __init__(self, *, runs_in: Path | None = None, **changes: str) -> None:
+        self.folder = runs_in or Path(tempfile.mkdtemp(prefix="pg-"))
         self._programs = programs()
         self._settings = {**SETTINGS, **changes}
         self._owner: dict[str, Any] = {}
@@ -60,6 +60,8 @@ class Cluster:
             user = pwd.getpwnam("nobody")
             self._owner = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             os.chown(self.folder, user.pw_uid, user.pw_gid)
+        if runs_in is not None:
+            return
         self._fill(str(self.folder / "data"))
         self.start()
 

@@ -10,14 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mediaserver.calls.analysis import analyse, entry_data, turn_data
+from mediaserver.calls.analysis import analyse, entry_data, recordable, turn_data
 from mediaserver.calls.journal import Write
 from mediaserver.calls.redaction import Redactor
 from mediaserver.calls.services import CallServices
 from mediaserver.queue.outbox import new_event_id
 from mediaserver.queue.records import CallStatus, Claim, Outcome
+from mediaserver.tracing.call_spans import TracedCall
+from pipeline.agent import ToolUse
+from pipeline.net.untrusted import clean_text
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult, TurnRecord
 from pipeline.transcript import TranscriptEntry
+
+MAX_TOOL_CALLS = 100
+MAX_TOOL_RESULT = 2000
+"""The most uses of tools that are kept of a call, and the most characters of each result."""
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +41,8 @@ class CallDetailRecord(SessionObserver):
 
     def __init__(self, claim: Claim, services: CallServices) -> None:
         self.claim = claim
-        self.transcript: list[dict[str, Any]] = []
-        self.turns: list[dict[str, Any]] = []
+        self._lines: list[TranscriptEntry] = []
+        self._turns: list[TurnRecord] = []
         self.faults: list[EngineFault] = []
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
@@ -51,12 +58,25 @@ class CallDetailRecord(SessionObserver):
         self.redactor: Redactor | None = None
         """Redacts what is recorded; None: nothing is."""
         self._services = services
+        self._placed_at_ms = 0
         self._answered_at_ms = 0
+        self._began, self._began_at_ms = 0.0, 0
+        self._tools: list[ToolUse] = []
 
     @property
     def call_id(self) -> str:
         """The id of the call in the API."""
         return self.claim.call_id
+
+    @property
+    def transcript(self) -> list[dict[str, Any]]:
+        """The lines so far as the API has them; they are kept as the conversation has them."""
+        return [entry_data(entry) for entry in self._entries(self._lines)]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The turns so far as the API has them."""
+        return self._redacted_turns([turn_data(turn) for turn in self._turns])
 
     def fill(self, variables: Mapping[str, str]) -> None:
         """Sets the prompt variables of the call, with those that its pre-call tools returned."""
@@ -97,7 +117,8 @@ class CallDetailRecord(SessionObserver):
             analysis=self._redacted_analysis(
                 analyse(result)
                 | ({} if self.transfer is None else {"transfer": self.transfer})
-                | ({"recordingConsent": self.consent} if self.consent else {}),
+                | ({"recordingConsent": self.consent} if self.consent else {})
+                | ({"toolCalls": [self._tool_data(use) for use in self._tools]} if self._tools else {}),
                 result,
             ),
             recording_path=str(result.recording) if recorded else "",
@@ -107,6 +128,7 @@ class CallDetailRecord(SessionObserver):
 
     def placed(self, direction: str, *, sip_call_id: str = "") -> None:
         """Logs that the call was placed, or has come."""
+        self._placed_at_ms = self.now_ms()
         told = {"direction": direction, "trunk": self.claim.trunk_id, "phone_number": self.claim.phone_number}
         if sip_call_id:
             told["sip_call_id"] = sip_call_id
@@ -119,6 +141,11 @@ class CallDetailRecord(SessionObserver):
         self._answered_at_ms = self.now_ms()
         log.info("call answered", extra=self.fields())
         self._show("call.answered")
+
+    def conversation_began(self) -> float:
+        """Notes that the conversation begins; returns the loop's clock, from which its times are counted."""
+        self._began, self._began_at_ms = asyncio.get_running_loop().time(), self.now_ms()
+        return self._began
 
     def finish(self, outcome: Outcome, direction: str) -> None:
         """Counts the call, logs its end and writes its outcome through the journal."""
@@ -137,8 +164,27 @@ class CallDetailRecord(SessionObserver):
         self._show(
             "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
         )
+        self._trace(outcome, direction, ended_at_ms)
         store, outcome = self._services.store, replace(outcome, sip=self.sip)
         self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
+
+    def _trace(self, outcome: Outcome, direction: str, ended_at_ms: int) -> None:
+        if self._services.tracer is None:
+            return
+        self._services.tracer.add(
+            TracedCall(
+                claim=self.claim,
+                direction=direction,
+                outcome=outcome,
+                placed_at_ms=self._placed_at_ms,
+                answered_at_ms=self._answered_at_ms,
+                began_at_ms=self._began_at_ms,
+                ended_at_ms=ended_at_ms,
+                began=self._began,
+                turns=self._turns,
+                tools=self._tools,
+            )
+        )
 
     def settle(self) -> None:
         """Completes `written`: nothing more is written of this call."""
@@ -149,8 +195,8 @@ class CallDetailRecord(SessionObserver):
 
     def turn_completed(self, turn: TurnRecord) -> None:
         """Records a turn: for the call's row, metrics and the `turn.completed` webhook."""
+        self._turns.append(turn)
         [data] = self._redacted_turns([turn_data(turn)])
-        self.turns.append(data)
         if turn.latency is not None:
             self._services.metrics.turn_latency.observe(turn.latency.voice_to_voice_ms / 1000)
             self._show("call.turn", turn=turn.number, latencyMs=turn.latency.voice_to_voice_ms)
@@ -168,10 +214,25 @@ class CallDetailRecord(SessionObserver):
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Appends an entry to the call's transcript."""
-        lines = [entry_data(each) for each in self._entries([entry])]
-        self.transcript += lines
-        for line in lines:
-            self._show("call.words", **{name: line[name] for name in _SHOWN})
+        self._lines.append(entry)
+        if self._services.live_events.heard:
+            for line in map(entry_data, self._entries([entry])):
+                self._show("call.words", **{name: line[name] for name in _SHOWN})
+
+    def tool_used(self, use: ToolUse) -> None:
+        """Keeps a use of a tool for the analysis: the first `MAX_TOOL_CALLS`."""
+        if len(self._tools) < MAX_TOOL_CALLS:
+            self._tools.append(use)
+
+    def _tool_data(self, use: ToolUse) -> dict[str, Any]:
+        return {
+            "tool": use.name,
+            "arguments": recordable(dict(use.arguments)),
+            "result": clean_text(use.result[:MAX_TOOL_RESULT]),
+            "failed": use.failed,
+            "startMs": round((use.began - self._began) * 1000),
+            "durationMs": round((use.ended - use.began) * 1000),
+        }
 
     def state_changed(self, state: str, now: float) -> None:
         """Shows the state of turn-taking to whoever watches."""

@@ -20,6 +20,7 @@ from pipeline.errors import EngineError, RecordingError, boundary, contained
 from pipeline.leg import Leg
 from pipeline.media.recording import Recording
 from pipeline.media.silencing import LEFT, RIGHT, silence
+from pipeline.net.trace_context import TRACE_ID, trace_id_of
 from pipeline.result import EndReason, EngineFault, SessionObserver, SessionResult
 from pipeline.session.parts import Resumption
 from pipeline.session.session import Session
@@ -60,6 +61,7 @@ class LiveConversation:
         self.profile = profile
         self.services = services
         cdr.redactor = profile.redactor
+        self._trace_id = trace_id_of(cdr.call_id) if services.tracer is not None else ""
         self.transfer: Going | None = None
         """The transfer that follows the conversation, where the agent started one."""
         self.began = 0.0
@@ -85,6 +87,7 @@ class LiveConversation:
         """Runs the agent's pre-call tools; returns "", or the reason for which the call must not be made.
         Never raises."""
         tools, http = self.profile.tools, self.services.http
+        TRACE_ID.set(self._trace_id)
         if not tools or http is None:
             return ""
         briefing = await brief(http, tools, self.cdr.claim, direction=direction)
@@ -119,9 +122,11 @@ class LiveConversation:
             cdr.claim.variables,
             cdr.claim.metadata,
             prompt_metadata=prompt_metadata or {},
+            tool_used=cdr.tool_used,
+            trace_id=self._trace_id,
         )
         with boundary(log, "conversation failed", **cdr.fields()) as failure:
-            self.began = asyncio.get_running_loop().time()
+            self.began = cdr.conversation_began()
             self._session = self._open_session(leg, context, observer or cdr, line)
             try:
                 return await self._consented(await self._session.run()), ""

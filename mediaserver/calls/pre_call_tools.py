@@ -20,6 +20,7 @@ from mediaserver.settings import reveal
 from mediaserver.settings.tools import PreCallTool
 from pipeline.errors import RequestFailed, boundary
 from pipeline.net.http import HttpClient
+from pipeline.net.trace_context import TRACE_ID, request_fields
 from pipeline.net.untrusted import NotJson, read_json
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ async def _outcome(http: HttpClient, tool: PreCallTool, body: bytes, key: str) -
 
 async def _ask(http: HttpClient, tool: PreCallTool, body: bytes, key: str) -> dict[str, str]:
     own = {name: reveal(value) for name, value in tool.headers.items()}
-    headers = {"Idempotency-Key": key, **own, "Content-Type": "application/json"}
+    headers = {**request_fields(key, span=TRACE_ID.get()), **own, "Content-Type": "application/json"}
     try:
         answer = await http.request(
             "POST",

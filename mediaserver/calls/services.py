@@ -21,6 +21,7 @@ from mediaserver.settings.agent import BLIND, TransferSettings
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.store.store import Store
 from mediaserver.telemetry.metrics import Metrics
+from mediaserver.tracing.call_spans import CallTracer
 from pipeline.media.recording import RecordingWriter
 from pipeline.net.http import HttpClient
 
@@ -44,6 +45,7 @@ class CallServices:
     wall_clock: Callable[[], float] = time.time
     live_events: LiveEvents = field(default_factory=LiveEvents)  # tells whoever watches the calls
     traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
+    tracer: CallTracer | None = None  # of OpenTelemetry; without one, no spans are made
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun
 
 

@@ -50,6 +50,10 @@ class LiveCalls:
         self.events = services.live_events
         self._endpoint = endpoint
 
+    def count(self) -> int:
+        """Returns how many calls this node has."""
+        return len(self.phone) + (len(self.rooms) if self.rooms is not None else 0)
+
     def find(self, call_id: str) -> CallDetailRecord | None:
         """Returns the record of the call `call_id`, None where this node does not have the call."""
         return self.phone.find(call_id) or (self.rooms.find(call_id) if self.rooms is not None else None)

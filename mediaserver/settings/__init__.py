@@ -18,6 +18,7 @@ from mediaserver.settings.server import (
     ServerSettings,
     SipSettings,
     SpeechSettings,
+    TracingSettings,
 )
 from mediaserver.settings.users import UserSettings
 from mediaserver.settings.values import split_address, split_ports
@@ -41,6 +42,7 @@ __all__ = [
     "Settings",
     "SipSettings",
     "SpeechSettings",
+    "TracingSettings",
     "TrunkSettings",
     "TrunkTerms",
     "UserSettings",

@@ -21,6 +21,7 @@ from mediaserver.settings.server import (
     ServerSettings,
     SipSettings,
     SpeechSettings,
+    TracingSettings,
 )
 from mediaserver.settings.users import line_of
 from pipeline.engines.tables import Table
@@ -35,6 +36,7 @@ class Settings(Table):
     server: ServerSettings = ServerSettings()
     sip: SipSettings = SipSettings()
     rooms: RoomsSettings = RoomsSettings()
+    tracing: TracingSettings = TracingSettings()
     overload: OverloadSettings = OverloadSettings()
     speech: SpeechSettings = SpeechSettings()
     companies: tuple[CompanySettings, ...] = Field(default=(), alias="company")

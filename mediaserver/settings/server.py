@@ -1,7 +1,8 @@
-"""The tables [server], [sip], [rooms], [overload] and [speech]: settings of this installation."""
+"""The tables [server], [sip], [rooms], [tracing], [overload] and [speech]: settings of this installation."""
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
@@ -165,6 +166,25 @@ class RoomsSettings(Table):
         return self
 
 
+class TracingSettings(Table):
+    """[tracing]: where the spans of calls go, as OTLP over HTTP; nowhere without an `endpoint`."""
+
+    endpoint: HttpUrl | None = None
+    headers: dict[str, Secret] = Field(default_factory=dict, max_length=20)
+
+    @field_validator("endpoint", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        return None if value == "" else value
+
+    @field_validator("endpoint")
+    @classmethod
+    def _installed(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not _is_installed("opentelemetry.exporter.otlp.proto.http"):
+            raise ValueError("needs OpenTelemetry: pip install 'openline-mediaserver[otel]'")
+        return endpoint
+
+
 class OverloadSettings(Table):
     """[overload]: the figures from which on the node accepts no new call (`mediaserver.admission.overload`);
     0: no such limit."""
@@ -194,3 +214,10 @@ class SpeechSettings(Table):
     @classmethod
     def _with_preset(cls, value: Any, info: ValidationInfo) -> Any:
         return with_preset(info.field_name or "", value, info)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from pipeline.audio import Pcm
+from pipeline.media.spool import Spool
 from pipeline.plane.incoming import Frames
 from pipeline.plane.outgoing import Left, Outgoing
 
 
 class LineFeed:
-    """The first of a playout's `frames`, handed to `line` ahead of their time; those that have left go to
-    `past`."""
+    """The first of a playout's `frames`, handed to `line` ahead of their time and taken once they have
+    left."""
 
-    __slots__ = ("_ahead", "_frames", "_line", "_past")
+    __slots__ = ("_ahead", "_frames", "_line")
 
-    def __init__(self, line: Outgoing, frames: deque[Pcm], past: deque[Pcm]) -> None:
-        self._line, self._frames, self._past = line, frames, past
+    def __init__(self, line: Outgoing, frames: Spool) -> None:
+        self._line, self._frames = line, frames
         self._ahead = 0
         while len(line.departed()[1]):  # what left before is another source's
             pass
@@ -30,15 +28,14 @@ class LineFeed:
         """Hands over as many frames as the line has room for."""
         count = min(len(self._frames) - self._ahead, self._line.room)
         if count > 0:
-            self._line.say(list(islice(self._frames, self._ahead, self._ahead + count)))
+            self._line.say(list(self._frames.following(self._ahead, count)))
             self._ahead += count
 
     def departed(self, most: int) -> tuple[Frames, Sequence[Left]]:
         """The next frames that have left, `most` at the most, as they sounded."""
         frames, told = self._line.departed(most)
         self._ahead -= len(told)
-        for _ in told:
-            self._past.append(self._frames.popleft())
+        self._frames.take(len(told))
         return frames, told
 
     def tell_after(self, frames: int) -> None:

@@ -8,7 +8,6 @@ an utterance's first frame, its end, or room for a waiting writer.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -20,10 +19,11 @@ from pipeline.audio.gain import LineVolume, Volume
 from pipeline.errors import LocalError
 from pipeline.media.line_feed import LineFeed, NoFeed
 from pipeline.media.room import NEVER, Room
+from pipeline.media.spool import Spool
 from pipeline.media.utterance import Utterance
 from pipeline.plane.incoming import Frames
 from pipeline.plane.outgoing import Left, Outgoing
-from pipeline.plane.rows import SENT
+from pipeline.plane.rows import SAID
 from pipeline.speech import SpokenWord
 
 MAX_QUEUED_S: Final = 60.0
@@ -74,7 +74,7 @@ class Playout:
 
     __slots__ = (
         "_current", "_dry", "_feed", "_frame", "_held", "_last", "_listener", "_mark", "_open",
-        "_past", "_room", "_sent", "_tail", "_waiting", "_wake", "_written",
+        "_room", "_sent", "_tail", "_waiting", "_wake", "_written",
         "frames", "line_tap", "rate_hz", "tap", "volume",
     )  # fmt: skip
 
@@ -84,8 +84,7 @@ class Playout:
         self.line_tap: Callable[[Frames, Sequence[Left]], None] | None = None
         self._frame = frame_samples(rate_hz)
         self._listener = listener
-        self.frames: deque[Pcm] = deque()
-        self._past: deque[Pcm] = deque(maxlen=round(REMEMBERED_S * rate_hz) // self._frame)
+        self.frames = Spool(round(REMEMBERED_S * rate_hz) // self._frame)
         self._held, self._dry = False, True
         self.volume: Volume | LineVolume = Volume(rate_hz)
         self._feed: LineFeed | NoFeed = NoFeed()
@@ -95,7 +94,7 @@ class Playout:
         self._written, self._sent, self._mark = 0, 0, NEVER  # frames, of all utterances
         self._current: Utterance | None = None
         self._open: Utterance | None = None
-        self._waiting: deque[Utterance] = deque()
+        self._waiting: list[Utterance] = []
         self._room = Room()
 
     # Called by the leg (`AudioSource`) ----------------------------------------------------------------------
@@ -105,7 +104,7 @@ class Playout:
         `sent`. What waits is taken along."""
         self._withdraw()
         self._feed.close()
-        self._feed = NoFeed() if line is None else LineFeed(line, self.frames, self._past)
+        self._feed = NoFeed() if line is None else LineFeed(line, self.frames)
         self.volume = Volume(self.rate_hz) if line is None else LineVolume(line)
         self._supply()
 
@@ -117,7 +116,7 @@ class Playout:
     def catch_up(self) -> None:
         """Counts the frames of the line that have left. The line tells of those that are marked."""
         while self.frames:
-            frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SENT)))
+            frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SAID)))
             if not told:
                 return
             self._sent += len(told)
@@ -138,8 +137,8 @@ class Playout:
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
         if self.frames and not self._held:
-            frame = self.frames.popleft()
-            self._past.append(frame)
+            [frame] = self.frames.following(0, 1)
+            self.frames.take(1)
             self._last = frame = frame if self.volume.full else self.volume.applied(frame)
             return frame
         self._dry = True
@@ -198,8 +197,7 @@ class Playout:
             return 0
         frames = max(0, min((samples - tail) // self._frame, len(self.frames) - 1))
         frames = self._feed.take_back(frames)  # a word before them is not interrupted
-        for _ in range(frames):
-            self.frames.pop()
+        self.frames.drop(frames)
         self._tail, taken = self._tail[:0], tail + frames * self._frame
         self._written -= frames
         self._open.retract(taken)
@@ -237,7 +235,6 @@ class Playout:
         self._withdraw()
         heard = self.heard()
         self.frames.clear()
-        self._past.clear()
         self.volume.reset()
         self._tail = self._tail[:0]
         self._waiting.clear()
@@ -261,9 +258,7 @@ class Playout:
         heard = self.heard()
         if heard is not None:
             utterance = heard.utterance
-            for _ in range(min(-(-utterance.into_word(heard.samples) // self._frame), len(self._past))):
-                self.frames.appendleft(self._past.pop())
-                self._sent -= 1
+            self._sent -= self.frames.put_back(-(-utterance.into_word(heard.samples) // self._frame))
             self._set_mark()
             utterance.went_on((self._sent - utterance.first_frame) * self._frame, now)
             self.volume.fade_in()
@@ -360,9 +355,9 @@ class Playout:
 
     def _finish(self, utterance: Utterance, now: float | None) -> None:
         """Ends the current utterance; `now` None: the utterance had no frame, and there is no event."""
-        self._current = self._waiting.popleft() if self._waiting else None
+        self._current = self._waiting.pop(0) if self._waiting else None
         if self._current is None and not self.frames:
-            self._past.clear()  # no word of it can be cut any more
+            self.frames.forget()  # no word of it can be cut any more
             self._last = self._tail
         self._set_mark()
         if self._listener is None or now is None:

@@ -42,10 +42,10 @@ log = logging.getLogger(__name__)
 Block = npt.NDArray[np.int16]
 """Stereo PCM, shape (samples, 2): left the caller, right the agent."""
 
-BLOCK_S: Final = 0.4
+BLOCK_S: Final = 0.2
 """Length of a block, in seconds."""
 
-MAX_WAITING: Final = 1500
+MAX_WAITING: Final = 3000
 """Most blocks of all calls together that wait for the disk: 6 s of 100 calls, 20 MB at 8 kHz."""
 
 CLOSE_S: Final = 15.0
@@ -54,15 +54,15 @@ CLOSE_S: Final = 15.0
 RESUME_S: Final = 2.0
 """Longest wait of `RecordingWriter.resume` for the existing file, in seconds."""
 
-_HELD: Final = 4
-"""Blocks in memory at the most: one channel may be three of them ahead of the other before audio is lost."""
+_HELD: Final = 7
+"""Blocks in memory at the most: one channel may be six of them ahead of the other before audio is lost."""
 
 _BEHIND_MS: Final = 200
 """How far the agent's frames may be told behind the caller's: what was said is told before what was heard
 later."""
 
 _SLACK_MS: Final = 60
-_HEADER_EVERY: Final = 12  # blocks
+_HEADER_EVERY: Final = 24  # blocks
 _HEADER_BYTES: Final = 44
 _NS: Final = 1e9
 _CALLER: Final = 0
@@ -407,7 +407,7 @@ class _WavFile:
 
     def append(self, block: Block | int) -> None:
         """Appends samples, or a number of silent ones."""
-        data = bytes(block * 4) if isinstance(block, int) else block.tobytes()
+        data = bytes(block * 4) if isinstance(block, int) else block.data.cast("B")
         at, again = self._bytes + self._refused, self._refused > 0
         try:
             file = self._opened()
@@ -479,7 +479,7 @@ class _WavFile:
         return riff + form + struct.pack("<4sI", b"data", data)
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
+def _write_all(file: BinaryIO, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]

@@ -9,12 +9,12 @@ from pipeline.audio import Pcm
 from pipeline.plane import said
 from pipeline.plane.atomic import held
 from pipeline.plane.incoming import Frames
-from pipeline.plane.rows import AHEAD, SAID, SENT
+from pipeline.plane.rows import AHEAD, SAID
 
 FULL: Final = 1.0
 
 UNASKED: Final = AHEAD // 2
-"""Frames that may leave before Python looks at their copies, of which `SENT` are kept."""
+"""Frames that may leave before Python looks at them: there is no room for others where they lie."""
 
 Left: TypeAlias = tuple[int, int]
 """Of a frame that has left: when, in nanoseconds of the monotonic clock, and whether it is audible."""
@@ -24,7 +24,7 @@ class Outgoing:
     """The frames that wait on one row to be sent, 20 ms each at `rate_hz`. `poke` wakes the plane."""
 
     __slots__ = (
-        "_departed", "_frames", "_gains", "_left", "_limit", "_line", "_poke", "_sent", "_word", "rate_hz",
+        "_departed", "_frames", "_gains", "_left", "_limit", "_line", "_poke", "_word", "rate_hz",
     )  # fmt: skip
 
     def __init__(self, line: Any, poke: Callable[[], None]) -> None:
@@ -33,8 +33,7 @@ class Outgoing:
         self._word, self._gains = line["word"], line["gains"]
         self.rate_hz = int(line["rate_hz"])
         samples = int(line["samples"])
-        self._frames = line["said"][: SAID * samples].reshape(SAID, samples)
-        self._sent: Frames = line["sent"][: SENT * samples].reshape(SENT, samples)
+        self._frames: Frames = line["said"][: SAID * samples].reshape(SAID, samples)
         self._left = line["sent_frames"]
         self._departed, self._limit = int(line["departed"]), int(self._word[0]) & 0xFFFFFFFF
 
@@ -45,8 +44,8 @@ class Outgoing:
 
     @property
     def room(self) -> int:
-        """How many frames there is room for."""
-        return AHEAD - self.waiting
+        """How many frames there is room for. Those that have left take room until `departed` gave them."""
+        return AHEAD - (self._limit - self._departed)
 
     @property
     def talking(self) -> bool:
@@ -73,17 +72,17 @@ class Outgoing:
         self._limit -= back
         return back
 
-    def departed(self, most: int = SENT) -> tuple[Frames, Sequence[Left]]:
+    def departed(self, most: int = SAID) -> tuple[Frames, Sequence[Left]]:
         """The next frames that have left and were not asked for before, `most` at the most: at the gain at
-        which they left, as views that are valid for a second. None are left where it gives none."""
-        first = self._departed % SENT
-        count = min(most, int(self._line["departed"]) - self._departed, SENT - first)
+        which they left, as views that are valid until more is said. None are left where it gives none."""
+        first = self._departed % SAID
+        count = min(most, int(self._line["departed"]) - self._departed, SAID - first)
         self._departed += count
-        return self._sent[first : first + count], self._left[first : first + count].tolist()
+        return self._frames[first : first + count], self._left[first : first + count].tolist()
 
     def tell_after(self, frames: int, *, more: bool) -> None:
         """Wants to be told when `frames` more have left than `departed` gave; `more`: also when half of the
-        room is free. `UNASKED` frames are told of anyway, while their copies are there."""
+        room is free. `UNASKED` frames are told of anyway."""
         number = self._departed + min(frames, UNASKED)
         self._line["mark"] = min(number, self._limit - AHEAD // 2) if more else number
 

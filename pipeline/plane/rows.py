@@ -54,11 +54,12 @@ SPARE: Final = 8
 """Frames that the plane may add while Python reads those before them."""
 
 PRESSES: Final = 64
-SENT: Final = 64
 KEYS: Final = 64
 """Digits that may wait to be sent: 13 s of them, more than any menu or card number wants."""
 
 SAID: Final = 64
+"""Frames of the agent that are kept: those that wait, and those that left and were not asked for."""
+
 AHEAD: Final = SAID - 8
 """Frames that may wait to be said: 1.1 s, after which a Python that stands still is heard."""
 
@@ -207,9 +208,8 @@ LINE: Final = np.dtype(
         ("past", "f4", (3 * FRAME_SAMPLES,)),  # what a lost frame is made of
         ("tail", "f4", (FRAME_SAMPLES // 2,)),  # the repetition behind a concealed frame
         ("heard", "i2", (HEARD * FRAME_SAMPLES,)),  # frames of `samples`, one behind the other
-        ("said", "i2", (SAID * FRAME_SAMPLES,)),  # what is to be said, frame behind frame
-        ("sent", "i2", (SENT * FRAME_SAMPLES,)),  # what left, at the gain at which it left
-        ("sent_frames", SENT_FRAME, (SENT,)),
+        ("said", "i2", (SAID * FRAME_SAMPLES,)),  # frame behind frame; once it left at the gain of then
+        ("sent_frames", SENT_FRAME, (SAID,)),
         ("aside_size", "i8", (ASIDE, 2)),  # of the datagram, of the address
         ("aside_from", "u1", (ASIDE, ADDRESS_BYTES)),
         ("aside", "u1", (ASIDE, PACKET_BYTES)),
@@ -300,6 +300,16 @@ def rows(count: int) -> npt.NDArray[Any]:
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, LINE)
+
+
+def clear(rows: npt.NDArray[Any], number: int) -> None:
+    """Gives the pages of a row that has no stream back to the system, but for those that others share. They
+    are zero when they are touched again."""
+    first = -(-number * LINE.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (number + 1) * LINE.itemsize // mmap.PAGESIZE * mmap.PAGESIZE
+    memory: Any = rows.base
+    if hasattr(mmap, "MADV_DONTNEED"):
+        memory.obj.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 def scratch() -> Any:

@@ -28,7 +28,7 @@ from pipeline.plane.atomic import fence
 from pipeline.plane.codecs import encode
 from pipeline.plane.native import I16, I64, LINE, SCRATCH, U8, VOID
 from pipeline.plane.reception.hearing import played
-from pipeline.plane.rows import KEYS, SAID, SENT, Kind
+from pipeline.plane.rows import KEYS, SAID, Kind
 from pipeline.plane.said import claim
 
 FRAME_NS: Final = 20_000_000
@@ -169,11 +169,9 @@ def _key(line: Any, scratch: Any, packet: Any) -> int:
 
 @compiled(I64(LINE, SCRATCH, I64, I64, U8), inner=True)
 def _frame(line: Any, scratch: Any, taken: int, now_ns: int, packet: Any) -> int:
-    """The packet of the agent's frame number `taken`. The frame counts as departed once its copy is there."""
-    slot, first = taken % SENT, taken % SAID * line.samples
-    frame = line.sent[slot * line.samples : (slot + 1) * line.samples]
-    for i in range(frame.shape[0]):
-        frame[i] = line.said[first + i]
+    """The packet of the agent's frame number `taken`, which has departed once it is there at its gain."""
+    slot = taken % SAID
+    frame = line.said[slot * line.samples : (slot + 1) * line.samples]
     _at_gain(line, frame)
     played(line, scratch, slot, now_ns)
     if line.talking == 0:

@@ -29,7 +29,7 @@ class _Exchange:
     caller: TranscriptEntry | None
     masked: bool
     latency: TurnLatency | None = None
-    sounded: bool = False
+    heard_at: float | None = None
     fillers: int = 0
     silences: list[Silence] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -118,9 +118,9 @@ class TurnLog:
         """Notes at the first call of an exchange that the caller hears the answer from `now` on: computes the
         latency and adds the caller's entry to the transcript. `agent_s`, `tts_s`: see `Reply.waited`."""
         exchange = self._exchange
-        if exchange is None or exchange.sounded:
+        if exchange is None or exchange.heard_at is not None:
             return
-        exchange.sounded = True
+        exchange.heard_at = now
         if exchange.clock is not None:
             exchange.clock.agent_s, exchange.clock.tts_s = agent_s, tts_s
             exchange.latency = exchange.clock.latency(now)
@@ -147,7 +147,7 @@ class TurnLog:
     @property
     def was_heard(self) -> bool:
         """Whether the caller has heard a sound of the exchange under way."""
-        return self._exchange is not None and self._exchange.sounded
+        return self._exchange is not None and self._exchange.heard_at is not None
 
     @property
     def answers_words(self) -> bool:
@@ -193,7 +193,7 @@ class TurnLog:
         if exchange is None:
             return
         exchange.caller = exchange.caller or said
-        if not exchange.sounded and exchange.caller is not None:
+        if exchange.heard_at is None and exchange.caller is not None:
             self._add(exchange.caller)
         self.heard, self.cut_short = " ".join(exchange.said), interrupted
         self.interruptions += interrupted
@@ -214,6 +214,7 @@ class TurnLog:
             latency=exchange.latency,
             fillers=exchange.fillers,
             silences=tuple(exchange.silences),
+            heard_ms=None if exchange.heard_at is None else self.ms(exchange.heard_at),
         )
         self.turns.append(turn)
         if self._observer is not None:

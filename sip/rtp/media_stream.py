@@ -269,7 +269,8 @@ class MediaStream:
             prepare(line, self._number, rate_hz=plan.codec.rate_hz, patience_ms=PATIENCE_MS)
             line["latch_ns"] = round(SILENT_S * _NS)
             begin_sending(line, self._rtp.fileno(), first_due_ns=self._plane.first_due_ns(self._number))
-            self._line = line
+        # Not the record that kernels were handed, with which numpy keeps 4 KiB for its life.
+        self._line = self._plane.rows[self._number]
         self._heard = Heard(self._line)
         self._reports.begin(self._line, now)
         self._state = StreamState.FLOWING

@@ -17,12 +17,11 @@ from pipeline.agent import HangUp, Say, UserSaid
 from pipeline.audio import Pcm
 from pipeline.audio.wav import read
 from pipeline.engines.local_weights import WHISPER
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis
 from pipeline.stt.faster_whisper import FasterWhisper
 from pipeline.stt.whisper.batching import BUSY_S, Decode, DecodeQueue, Urgency
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeTts, play
+from tests.support.speech.conversation import FakeAgent, converse
 from tests.support.speech.engines import LINE_HZ
 from tests.support.speech.local_speech import needs
 
@@ -202,15 +201,10 @@ class Watched:
 def conversed(recognizer: FasterWhisper, at_s: float) -> tuple[Watched, FakeAgent]:
     """The caller says "please try again" at this second of a call whose agent speaks for 3 s."""
     watched, caller = Watched(recognizer), recorded("vm-pls-try-again")
-
-    async def scene() -> FakeAgent:
-        agent = FakeAgent([Say("one two three four five six seven eight nine ten")], [HangUp()])
-        leg = FakeLeg([(at_s, caller)])
-        settings = SessionSettings(barge_in_ms=5000, hush_ms=5000)
-        await Session(leg=leg, agent=agent, stt=watched, tts=FakeTts(), settings=settings).run()
-        return agent
-
-    return watched, play(scene)
+    agent = FakeAgent([Say("one two three four five six seven eight nine ten")], [HangUp()])
+    settings = SessionSettings(barge_in_ms=5000, hush_ms=5000)
+    converse(agent, says=[(at_s, caller)], stt=watched, settings=settings)
+    return watched, agent
 
 
 def test_words_stop_an_agent_that_speaks(recognizer: FasterWhisper) -> None:

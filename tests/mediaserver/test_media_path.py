@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, SimpleNamespace
@@ -30,7 +30,7 @@ from pipeline.leg import AudioSource, LegListener
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
-from pipeline.media.recording import Recording, RecordingWriter
+from pipeline.media.recording import Recording
 from pipeline.plane.codecs import MAX_PAYLOAD_BYTES
 from pipeline.plane.drive.plane import Plane
 from pipeline.session.session import Session
@@ -42,7 +42,7 @@ from sip.rtp.ports import PortRange
 from sip.sdp.media_plan import CODECS, Codec
 from tests.support.paths import ROOT
 from tests.support.ports import free_rtp_range
-from tests.support.speech.conversation import FakeAgent, FakeStt, FakeTts, voice
+from tests.support.speech.conversation import FakeAgent, FakeStt, FakeTts, recording_to, voice
 from tests.support.speech.media import plan
 
 HOST = "127.0.0.1"
@@ -223,16 +223,6 @@ async def conversed(talk: Session, send: Callable[[Pcm], None], rate_hz: int, en
     return visits
 
 
-@asynccontextmanager
-async def recording_to(folder: Path, rate_hz: int) -> AsyncIterator[Recording]:
-    writer = RecordingWriter()
-    writer.start()
-    try:
-        yield writer.open(folder / "call.wav", rate_hz=rate_hz, now=asyncio.get_running_loop().time())
-    finally:
-        await writer.close()
-
-
 async def phone_call(codec: Codec, folder: Path, entry: Stage, *, placed: bool = True) -> Visits:
     """A call with a recording; `placed`: by the server, which looks for who answers."""
     loop, ports = asyncio.get_running_loop(), PortRange(*free_rtp_range())
@@ -253,7 +243,7 @@ async def phone_call(codec: Codec, folder: Path, entry: Stage, *, placed: bool =
             packet = RtpPacket(codec.payload_type, sent, stamp, 1, into[:size].tobytes())
             far.sendto(packet.to_bytes(), (HOST, stream.local_port))
 
-        async with recording_to(folder, stream.rate_hz) as recording:
+        async with recording_to(folder / "call.wav", stream.rate_hz) as recording:
             line = AnswerDetector(AnswerDetectionSettings()) if placed else None
             talk = session(OverStream(stream), recording, line=line)
             return await conversed(talk, send, codec.rate_hz, entry)
@@ -282,7 +272,7 @@ async def web_call(folder: Path, entry: Stage) -> Visits:
     audio.hear_on(link, frozenset({111}))
     audio.speak_on(link, payload_type=111, ssrc=7)
     try:
-        async with recording_to(folder, RATE_HZ) as recording:
+        async with recording_to(folder / "call.wav", RATE_HZ) as recording:
             return await conversed(session(bridge, recording, line=None), send, RATE_HZ, entry)
     finally:
         audio.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,70 +13,27 @@ from pipeline.agent import AgentAct, HangUp, Say, UserSaid
 from pipeline.audio import Pcm
 from pipeline.audio.gain import DUCKED
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
-from pipeline.transcript import Role
 from tests.support.sip.callers import over_ulaw, spoken
 from tests.support.speech.conversation import (
     RATE_HZ,
+    WORD_S,
     FakeAgent,
     FakeLeg,
     FakeListening,
     FakeStt,
     FakeTts,
+    Spelling,
+    Streaming,
     Watching,
-    play,
+    agent_texts,
+    converse,
     voice,
 )
 
-SETTINGS = SessionSettings()
 LONG = Say("one two three four five six seven eight nine ten")
 BYE = (Say("thank you goodbye"), HangUp("confirmed"))
-WORD_S = FakeTts.WORD_MS / 1000
-
-
-class Spelling(FakeStt):
-    """Understands a word for every 300 ms of voice pushed; what it says of silence is nothing."""
-
-    def understand(self, listening: FakeListening) -> str:
-        voiced = sum(1 for frame in listening.pushed if np.abs(frame).max() > 500)
-        said = self.texts[min(self.listenings.index(listening), len(self.texts) - 1)].split()
-        return " ".join(said[: round(voiced * 0.02 / 0.3)])
-
-
-class Streaming(Spelling):
-    """The same, and says what it has so far without being asked for a result."""
-
-    def listen(self, **about: Any) -> FakeListening:
-        listening = super().listen(**about)
-        listening.partial = lambda: self.understand(listening)  # type: ignore[method-assign]
-        return listening
-
-
-def converse(
-    agent: FakeAgent,
-    stt: FakeStt,
-    *said: tuple[float, Pcm],
-    tts: FakeTts | None = None,
-    settings: SessionSettings = SETTINGS,
-    observer: Watching | None = None,
-) -> tuple[SessionResult, FakeLeg]:
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg(said)
-        phrases = await Phrases.prepare([FakeTts()], settings)
-        session = Session(
-            leg=leg, agent=agent, stt=stt, tts=tts or FakeTts(), settings=settings, phrases=phrases,
-            observer=observer,
-        )  # fmt: skip
-        return await session.run(), leg
-
-    return play(scene)
-
-
-def agent_texts(result: SessionResult) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is Role.AGENT]
 
 
 def hiss(seconds: float) -> Pcm:
@@ -118,7 +74,9 @@ def words_played(leg: FakeLeg) -> list[int]:
 def test_a_listeners_mm_hm_lowers_the_agents_voice_and_stops_nothing() -> None:
     agent = FakeAgent([LONG], BYE)
     seen = Watching()
-    result, leg = converse(agent, Spelling("mm-hm"), (1.2, voice(0.45)), (6.0, voice(0.5)), observer=seen)
+    result, leg = converse(
+        agent, says=[(1.2, voice(0.45)), (6.0, voice(0.5))], stt=Spelling("mm-hm"), observer=seen
+    )
     assert level(leg, 1.0, 1.35) > 0.99
     assert 0.25 < level(leg, 1.5, 1.6) / 1.05 < 0.255  # 12 dB
     assert level(leg, 1.9, 2.9) > 0.99
@@ -131,14 +89,14 @@ def test_a_listeners_mm_hm_lowers_the_agents_voice_and_stops_nothing() -> None:
 
 def test_a_cough_stops_nothing() -> None:
     agent = FakeAgent([LONG], BYE)
-    result, leg = converse(agent, FakeStt("", "yes"), (1.2, hiss(0.5)), (6.0, voice(0.5)))
+    result, leg = converse(agent, says=[(1.2, hiss(0.5)), (6.0, voice(0.5))], stt=FakeStt("", "yes"))
     assert agent_texts(result)[0] == LONG.text
     assert result.interruptions == 0
     assert len(leg.frames) * 0.02 == pytest.approx(13 * WORD_S, abs=0.06)
 
 
 def test_voices_that_change_level_do_not_click() -> None:
-    _, leg = converse(FakeAgent([LONG], BYE), FakeStt(), (1.2, voice(0.28)))
+    _, leg = converse(FakeAgent([LONG], BYE), says=[(1.2, voice(0.28))], stt=FakeStt())
     sound = np.concatenate([frame for _, frame in leg.frames[5:140]]).astype(int)
     assert np.abs(np.diff(sound)).max() < 60  # a step of 12 dB would be 750
 
@@ -150,7 +108,7 @@ def test_voices_that_change_level_do_not_click() -> None:
 def test_words_for_the_agent_stop_it_before_they_are_over(kind: type[Spelling]) -> None:
     agent = FakeAgent([LONG, LONG], BYE)
     stt = kind("no please stop talking about it", delay_s=0.0)
-    result, leg = converse(agent, stt, (1.2, voice(1.8)))
+    result, leg = converse(agent, says=[(1.2, voice(1.8))], stt=stt)
     silent_from = next(a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1) - leg.started_at
     assert 1.2 + 0.24 <= silent_from <= 1.2 + 0.60
     said = agent.events[1]
@@ -162,7 +120,7 @@ def test_words_for_the_agent_stop_it_before_they_are_over(kind: type[Spelling]) 
 
 def test_a_short_no_is_heard_after_it_was_said() -> None:
     agent = FakeAgent([LONG], BYE)
-    result, _ = converse(agent, FakeStt("no"), (1.2, voice(0.22)))
+    result, _ = converse(agent, says=[(1.2, voice(0.22))], stt=FakeStt("no"))
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["no"]
     assert result.transcript[0].interrupted
 
@@ -170,7 +128,9 @@ def test_a_short_no_is_heard_after_it_was_said() -> None:
 def test_a_mm_hm_that_grows_into_an_interruption_is_one() -> None:
     agent = FakeAgent([LONG, LONG], BYE)
     seen = Watching()
-    result, _ = converse(agent, Spelling("yeah yeah but tuesday is bad"), (1.2, voice(1.8)), observer=seen)
+    result, _ = converse(
+        agent, says=[(1.2, voice(1.8))], stt=Spelling("yeah yeah but tuesday is bad"), observer=seen
+    )
     assert result.interruptions == 1
     said = agent.events[1]
     assert isinstance(said, UserSaid)
@@ -181,7 +141,7 @@ def test_one_mm_hm_after_the_other_is_listening_too() -> None:
     seen = Watching()
     said = [(at_s, voice(0.4)) for at_s in (0.7, 1.4, 2.1)]
     stt = Streaming("yeah right okay okay")
-    result, leg = converse(FakeAgent([LONG], BYE), stt, *said, (6.5, voice(0.5)), observer=seen)
+    result, leg = converse(FakeAgent([LONG], BYE), says=[*said, (6.5, voice(0.5))], stt=stt, observer=seen)
     assert seen.states.count("ducked") == len(said)
     assert "halted" not in seen.states
     assert agent_texts(result)[0] == LONG.text
@@ -194,7 +154,9 @@ def test_a_recogniser_without_partials_and_slow_is_not_waited_for(*, pitched: bo
     agent = FakeAgent([LONG, LONG], BYE)
     settings = SessionSettings(hush_ms=300)
     sound, after_s = (voice(1.3), 0.3) if pitched else (hiss(1.3), 0.7)
-    _, leg = converse(agent, Spelling("my name is smith", delay_s=2.0), (1.2, sound), settings=settings)
+    _, leg = converse(
+        agent, says=[(1.2, sound)], stt=Spelling("my name is smith", delay_s=2.0), settings=settings
+    )
     silent_from = next(a for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1) - leg.started_at
     assert 1.2 + after_s - 0.02 <= silent_from <= 1.2 + after_s + 0.1
 
@@ -202,7 +164,7 @@ def test_a_recogniser_without_partials_and_slow_is_not_waited_for(*, pitched: bo
 def test_an_answer_over_the_agents_last_word_is_kept_although_it_sounds_like_listening() -> None:
     """It is hushed, goes on, ends; what was said over it is the answer to it."""
     agent = FakeAgent([LONG], BYE)
-    converse(agent, Spelling("yes"), (10 * WORD_S - 0.4, voice(0.4)))
+    converse(agent, says=[(10 * WORD_S - 0.4, voice(0.4))], stt=Spelling("yes"))
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["yes"]
 
 
@@ -212,7 +174,7 @@ def test_an_answer_over_the_agents_last_word_is_kept_although_it_sounds_like_lis
 @pytest.mark.parametrize("delay_s", [0.0, 0.25])
 def test_a_false_stop_goes_on_at_the_word_within_0_8_s(delay_s: float) -> None:
     agent = FakeAgent([LONG], BYE)
-    result, leg = converse(agent, FakeStt("", delay_s=delay_s), (1.0, voice(0.9)))
+    result, leg = converse(agent, says=[(1.0, voice(0.9))], stt=FakeStt("", delay_s=delay_s))
     noise_ends = leg.started_at + 1.9
     stops, resumes = next((a, b) for (a, _), (b, _) in pairwise(leg.frames) if b - a > 0.1)
     assert stops < noise_ends < resumes < noise_ends + 0.8
@@ -231,7 +193,7 @@ def test_a_false_stop_loses_nothing_of_a_reply_that_is_still_being_made() -> Non
     """The agent thinks and its voice works while the noise lasts; what they make waits."""
     first, second = Say("one two three four"), Say("five six seven eight")
     agent = FakeAgent([first, 1.0, second, HangUp("done")])
-    result, _ = converse(agent, FakeStt(""), (0.9, voice(0.9)), tts=FakeTts(delay_s=0.2))
+    result, _ = converse(agent, says=[(0.9, voice(0.9))], stt=FakeStt(""), tts=FakeTts(delay_s=0.2))
     assert agent_texts(result) == [first.text, second.text]
     assert result.reason is EndReason.AGENT
     assert agent.closed_early == 0
@@ -240,7 +202,7 @@ def test_a_false_stop_loses_nothing_of_a_reply_that_is_still_being_made() -> Non
 def test_a_voice_without_words_that_does_not_end_does_not_keep_the_agent_from_speaking() -> None:
     """Babble sets in over the agent, and stays: it may pause, learns that nobody speaks, and goes on."""
     agent = FakeAgent([LONG], BYE)
-    result, leg = converse(agent, FakeStt(""), (1.0, voice(9.0)))
+    result, leg = converse(agent, says=[(1.0, voice(9.0))], stt=FakeStt(""))
     assert agent_texts(result)[0] == LONG.text
     assert not result.transcript[0].interrupted
     pauses = [b - a for (a, _), (b, _) in pairwise(leg.frames) if 0.1 < b - a < 5]
@@ -250,7 +212,7 @@ def test_a_voice_without_words_that_does_not_end_does_not_keep_the_agent_from_sp
 
 def test_a_dead_recogniser_leaves_the_floor_to_the_caller() -> None:
     agent = FakeAgent([LONG], BYE)
-    result, _ = converse(agent, FakeStt(fails=True), (1.0, voice(1.2)))
+    result, _ = converse(agent, says=[(1.0, voice(1.2))], stt=FakeStt(fails=True))
     assert isinstance(agent.events[1], UserSaid)
     assert result.transcript[0].interrupted
 
@@ -288,12 +250,8 @@ class Echoing(FakeLeg):
 def echoing(agent: FakeAgent, stt: FakeStt, *said: tuple[float, Pcm]) -> SessionResult:
     spoken(SENTENCES)  # not while the conversation runs
 
-    async def scene() -> SessionResult:
-        settings = SessionSettings(reprompt_s=2.0, max_reprompts=0)
-        leg = Echoing(said)
-        return await Session(leg=leg, agent=agent, stt=stt, tts=Speaking(), settings=settings).run()
-
-    return play(scene)
+    settings = SessionSettings(reprompt_s=2.0, max_reprompts=0)
+    return converse(agent, Echoing(said), stt=stt, tts=Speaking(), settings=settings)[0]
 
 
 def test_the_echo_of_its_own_voice_does_not_stop_the_agent() -> None:
@@ -319,7 +277,9 @@ def test_nothing_of_the_old_answer_is_heard_after_a_barge_in() -> None:
     """Audio that a cut reply had queued, and that its voice still makes, is gone for good."""
     old, new = Say(LONG.text), Say("alpha beta")
     agent = FakeAgent([old, old, old], [new, HangUp()])
-    result, leg = converse(agent, FakeStt("stop please"), (1.5, voice(0.8)), tts=FakeTts(delay_s=0.05))
+    result, leg = converse(
+        agent, says=[(1.5, voice(0.8))], stt=FakeStt("stop please"), tts=FakeTts(delay_s=0.05)
+    )
     stops = next(i for i, ((a, _), (b, _)) in enumerate(pairwise(leg.frames)) if b - a > 0.1)
     after = [int(np.median(frame)) for _, frame in leg.frames[stops + 1 :]]
     assert {value for value in after if value > 900} == {1000, 1010}
@@ -328,7 +288,7 @@ def test_nothing_of_the_old_answer_is_heard_after_a_barge_in() -> None:
 
 def test_the_answer_after_a_barge_in_loses_no_frame() -> None:
     agent = FakeAgent([LONG], [LONG, HangUp()])
-    _, leg = converse(agent, FakeStt("stop please"), (1.5, voice(0.8)))
+    _, leg = converse(agent, says=[(1.5, voice(0.8))], stt=FakeStt("stop please"))
     stops = next(i for i, ((a, _), (b, _)) in enumerate(pairwise(leg.frames)) if b - a > 0.1)
     answer = np.concatenate([frame for _, frame in leg.frames[stops + 1 :]])
     for word in range(10):
@@ -339,7 +299,7 @@ def test_the_answer_after_a_barge_in_loses_no_frame() -> None:
 def test_an_answer_cut_in_its_first_word_is_not_an_empty_line_of_the_transcript() -> None:
     agent = FakeAgent([Say("hello there")], [LONG], BYE)
     said = ((1.0, voice(0.5)), (2.02, voice(0.8)))
-    result, _ = converse(agent, FakeStt("yes", "stop please"), *said)
+    result, _ = converse(agent, says=said, stt=FakeStt("yes", "stop please"))
     assert all(entry.text for entry in result.transcript)
     assert result.reason is EndReason.AGENT
 
@@ -368,7 +328,7 @@ def test_a_storm_of_interruptions_wedges_nothing(seed: int) -> None:
     agent = FakeAgent(*[acts() for _ in range(600)])
     stt = Random(delay_s=chance.choice((0.0, 0.1, 0.3)))
     settings = SessionSettings(max_duration_s=at + 5, reprompt_s=2.0, max_reprompts=1000)
-    result, leg = converse(agent, stt, *said, tts=FakeTts(delay_s=0.02), settings=settings)
+    result, leg = converse(agent, says=said, stt=stt, tts=FakeTts(delay_s=0.02), settings=settings)
     assert result.reason is EndReason.MAX_DURATION
     assert agent_texts(result)[-1] == settings.goodbye
     assert all(entry.text for entry in result.transcript)

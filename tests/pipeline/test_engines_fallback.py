@@ -21,14 +21,20 @@ from pipeline.errors import (
     EngineRefused,
     EngineTimeout,
 )
-from pipeline.result import SessionResult
-from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
-from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, Hypothesis, SpeechChunk
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer, of_call
 from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeStt,
+    FakeTts,
+    converse,
+    play,
+    texts,
+    voice,
+)
+
+pytestmark = pytest.mark.virtual_clock
 
 RATE_HZ = 8000
 FRAME = RATE_HZ // 50
@@ -105,153 +111,117 @@ async def heard(fallback: Any, count: int = 60) -> str:
 
 
 @pytest.mark.parametrize("mood", ["fails", "hangs", "refuses", "busy"])
-def test_the_next_engine_hears_all_of_it(mood: str) -> None:
+async def test_the_next_engine_hears_all_of_it(mood: str) -> None:
     first, second = FakeRecognizer(mood), FakeRecognizer()
-
-    async def scene() -> tuple[str, float]:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        return await heard(fallback_of(first, second)), loop.time() - began
-
-    text, took_s = play(scene)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    text, took_s = await heard(fallback_of(first, second)), loop.time() - began
     assert text == "60"
     assert [int(frame[0]) for frame in second.got] == list(range(60))
     assert took_s <= (0.71 if mood == "hangs" else 0.01)
     assert (first.open, second.open) == (0, 0)
 
 
-def test_an_engine_that_failed_is_not_asked_again_for_a_while() -> None:
+async def test_an_engine_that_failed_is_not_asked_again_for_a_while() -> None:
     first, second = FakeRecognizer("hangs"), FakeRecognizer()
-
-    async def scene() -> list[float]:
-        loop, fallback, took = asyncio.get_running_loop(), fallback_of(first, second), []
-        for _ in range(5):
-            began = loop.time()
-            assert await heard(fallback) == "60"
-            took.append(round(loop.time() - began, 2))
-        await asyncio.sleep(5)
-        first.mood = "well"
+    loop, fallback, took = asyncio.get_running_loop(), fallback_of(first, second), []
+    for _ in range(5):
+        began = loop.time()
         assert await heard(fallback) == "60"
-        assert await heard(fallback) == "60"
-        return took
-
-    assert play(scene) == [0.7, 0, 0, 0, 0]
+        took.append(round(loop.time() - began, 2))
+    await asyncio.sleep(5)
+    first.mood = "well"
+    assert await heard(fallback) == "60"
+    assert await heard(fallback) == "60"
+    assert took == [0.7, 0, 0, 0, 0]
     assert first.asked == 3
 
 
-def test_a_text_that_the_engine_cannot_serve_is_not_held_against_it() -> None:
+async def test_a_text_that_the_engine_cannot_serve_is_not_held_against_it() -> None:
     guard = Guard("stt", "one")
-
-    async def scene() -> None:
-        for _ in range(10):
-            assert guard.admits()
-            guard.failed(EngineRefused("too short"))
-
-    play(scene)
+    for _ in range(10):
+        assert guard.admits()
+        guard.failed(EngineRefused("too short"))
     assert (guard.health.requests, guard.health.errors) == (10, 0)
 
 
-def test_what_is_said_while_the_next_one_catches_up_is_heard_too() -> None:
+async def test_what_is_said_while_the_next_one_catches_up_is_heard_too() -> None:
     first, second = FakeRecognizer("fails"), FakeRecognizer()
+    fallback = fallback_of(first, second)
+    listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
+    for frame in frames(100):
+        listening.push(frame)
 
-    async def scene() -> str:
-        fallback = fallback_of(first, second)
-        listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
-        for frame in frames(100):
+    def go_on() -> None:
+        for frame in frames(40):
             listening.push(frame)
 
-        def go_on() -> None:
-            for frame in frames(40):
-                listening.push(frame)
-
-        second.during = go_on
-        text = (await listening.result()).text
-        listening.push(frames(1)[0])
-        assert listening.partial() == "141 frames"
-        listening.close()
-        return text
-
-    assert play(scene) == "140"
+    second.during = go_on
+    text = (await listening.result()).text
+    listening.push(frames(1)[0])
+    assert listening.partial() == "141 frames"
+    listening.close()
+    assert text == "140"
 
 
-def test_a_listener_who_goes_away_while_the_next_one_catches_up_loses_nothing() -> None:
+async def test_a_listener_who_goes_away_while_the_next_one_catches_up_loses_nothing() -> None:
     first, second = FakeRecognizer("fails"), FakeRecognizer()
-
-    async def scene() -> None:
-        listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
-        for frame in frames(100):
-            listening.push(frame)
-        asking = asyncio.create_task(listening.result())
-        second.during = asking.cancel
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert second.open == 0
-        for frame in frames(20):
-            listening.push(frame)
-        assert (await listening.result()).text == "120"
-        listening.close()
-
-    play(scene)
+    listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
+    for frame in frames(100):
+        listening.push(frame)
+    asking = asyncio.create_task(listening.result())
+    second.during = asking.cancel
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert second.open == 0
+    for frame in frames(20):
+        listening.push(frame)
+    assert (await listening.result()).text == "120"
+    listening.close()
     assert (first.open, second.open) == (0, 0)
 
 
-def test_an_utterance_closed_while_the_next_one_catches_up_leaves_nothing_open() -> None:
+async def test_an_utterance_closed_while_the_next_one_catches_up_leaves_nothing_open() -> None:
     first, second = FakeRecognizer("fails"), FakeRecognizer()
-
-    async def scene() -> None:
-        listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
-        for frame in frames(100):
-            listening.push(frame)
-        second.during = listening.close
-        with pytest.raises(EngineError, match="closed"):
-            await listening.result()
-
-    play(scene)
+    listening = fallback_of(first, second).listen(rate_hz=RATE_HZ, language="en", expected=None)
+    for frame in frames(100):
+        listening.push(frame)
+    second.during = listening.close
+    with pytest.raises(EngineError, match="closed"):
+        await listening.result()
     assert (first.open, second.open) == (0, 0)
 
 
-def test_the_last_engine_is_asked_whatever_happened() -> None:
+async def test_the_last_engine_is_asked_whatever_happened() -> None:
     only = FakeRecognizer("fails")
-
-    async def scene() -> None:
-        fallback = fallback_of(only)
-        for _ in range(10):
-            with pytest.raises(EngineError, match="recogniser down"):
-                await heard(fallback)
-        only.mood = "well"
-        assert await heard(fallback) == "60"
-
-    play(scene)
+    fallback = fallback_of(only)
+    for _ in range(10):
+        with pytest.raises(EngineError, match="recogniser down"):
+            await heard(fallback)
+    only.mood = "well"
+    assert await heard(fallback) == "60"
     assert only.asked == 21  # twice each: its failure might have passed
 
 
-def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
+async def test_a_failure_of_the_last_engine_that_passes_costs_nothing() -> None:
     only = FakeRecognizer("fails")
     faults: list[str] = []
-
-    async def scene() -> str:
-        fallback, _ = of_call(fallback_of(only), faults.append, call_id="c", language="en")
-        listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
-        listening.push(frames(1)[0])
-        asking = asyncio.create_task(listening.result())
-        only.recovers = True
-        return (await asking).text
-
-    assert play(scene) == "1"
+    fallback, _ = of_call(fallback_of(only), faults.append, call_id="c", language="en")
+    listening = fallback.listen(rate_hz=RATE_HZ, language="en", expected=None)
+    listening.push(frames(1)[0])
+    asking = asyncio.create_task(listening.result())
+    only.recovers = True
+    assert (await asking).text == "1"
     assert faults == ["ear 0: recogniser down"]
 
 
-def test_a_slow_engine_in_this_machine_is_waited_for() -> None:
+async def test_a_slow_engine_in_this_machine_is_waited_for() -> None:
     slow, other = FakeRecognizer("hangs"), FakeRecognizer()
-
-    async def scene() -> None:
-        fallback = fallback_of(slow, other, deadline_s=None)
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(heard(fallback), 30)
-        assert fallback.recognizers[0].guard.health.state is BreakerState.CLOSED
-
-    play(scene)
+    fallback = fallback_of(slow, other, deadline_s=None)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(heard(fallback), 30)
+    assert fallback.recognizers[0].guard.health.state is BreakerState.CLOSED
     assert other.asked == 0
 
 
@@ -260,16 +230,12 @@ def test_a_long_utterance_is_heard_again_from_its_last_minute() -> None:
     assert play(lambda: heard(fallback_of(first, second), 50 * 90)) == str(50 * 61 - 50 + 50)
 
 
-def test_failures_that_were_got_over_are_told_once() -> None:
+async def test_failures_that_were_got_over_are_told_once() -> None:
     first, second = FakeRecognizer("fails"), FakeRecognizer()
     faults: list[str] = []
-
-    async def scene() -> None:
-        fallback, _ = of_call(fallback_of(first, second), faults.append, call_id="c", language="en")
-        for _ in range(6):
-            assert await heard(fallback) == "60"
-
-    play(scene)
+    fallback, _ = of_call(fallback_of(first, second), faults.append, call_id="c", language="en")
+    for _ in range(6):
+        assert await heard(fallback) == "60"
     assert faults == ["ear 0: recogniser down", "ear 0: left alone after it failed"]
 
 
@@ -280,39 +246,31 @@ async def spoken(tts: GuardedVoice) -> int:
     return sum([chunk.samples.size async for chunk in tts.speak("one two", language="en")])
 
 
-def test_a_voice_is_left_alone_after_a_missed_deadline() -> None:
+async def test_a_voice_is_left_alone_after_a_missed_deadline() -> None:
     guard = Guard("tts", "voice", deadline_s=1.0)
     tts = FakeTts(delay_s=3600)
     guarded = GuardedVoice(tts, guard, last=False)
-
-    async def scene() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(spoken(guarded), 1.5)
-        for _ in range(3):
-            with pytest.raises(EngineCircuitOpen):
-                await spoken(guarded)
-        assert len(tts.asked) == 1
-        assert guard.health.errors == 1
-        tts.delay_s = 0
-        assert await spoken(GuardedVoice(tts, guard, last=True)) > 0
-        assert await spoken(guarded) > 0
-
-    play(scene)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(spoken(guarded), 1.5)
+    for _ in range(3):
+        with pytest.raises(EngineCircuitOpen):
+            await spoken(guarded)
+    assert len(tts.asked) == 1
+    assert guard.health.errors == 1
+    tts.delay_s = 0
+    assert await spoken(GuardedVoice(tts, guard, last=True)) > 0
+    assert await spoken(guarded) > 0
 
 
-def test_a_caller_who_interrupts_says_nothing_about_the_voice() -> None:
+async def test_a_caller_who_interrupts_says_nothing_about_the_voice() -> None:
     guard = Guard("tts", "voice", deadline_s=1.0)
-
-    async def scene() -> None:
-        for _ in range(5):
-            stream = GuardedVoice(FakeTts(), guard, last=False).speak("one two", language="en")
-            await anext(stream)
-            await asyncio.sleep(30)  # it is heard
-            await stream.aclose()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(spoken(GuardedVoice(FakeTts(delay_s=9), guard, last=False)), 0.2)
-
-    play(scene)
+    for _ in range(5):
+        stream = GuardedVoice(FakeTts(), guard, last=False).speak("one two", language="en")
+        await anext(stream)
+        await asyncio.sleep(30)  # it is heard
+        await stream.aclose()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(spoken(GuardedVoice(FakeTts(delay_s=9), guard, last=False)), 0.2)
     assert (guard.health.errors, guard.health.state) == (0, BreakerState.CLOSED)
 
 
@@ -341,80 +299,54 @@ def test_a_voice_that_says_nothing_has_failed(silent: bool) -> None:
 # Back again -------------------------------------------------------------------------------------------------
 
 
-def test_no_caller_tries_an_engine_that_is_not_there() -> None:
+async def test_no_caller_tries_an_engine_that_is_not_there() -> None:
     """After every pause the engine is looked at beside the calls; the first caller comes when it is back."""
     looks: list[float] = []
     dead, other = FakeRecognizer("hangs"), FakeRecognizer()
+    loop = asyncio.get_running_loop()
 
-    async def scene() -> None:
-        loop = asyncio.get_running_loop()
+    async def check() -> str:
+        looks.append(loop.time())
+        await asyncio.sleep(1.0)
+        return "" if dead.mood == "well" else "it does not answer"
 
-        async def check() -> str:
-            looks.append(loop.time())
-            await asyncio.sleep(1.0)
-            return "" if dead.mood == "well" else "it does not answer"
-
-        guard = Guard("stt", "dead", deadline_s=0.7, check=check)
-        fallback = FallbackRecognizer(
-            [
-                GuardedRecognizer(cast(Any, dead), guard),
-                GuardedRecognizer(cast(Any, other), Guard("stt", "other")),
-            ]
-        )
-        waits = []
-        for turn in range(120):
-            if turn == 100:
-                dead.mood = "well"
-            began = loop.time()
-            assert await heard(fallback) == "60"
-            waits.append(loop.time() - began)
-            await asyncio.sleep(2.0)
-        assert [wait for wait in waits if wait > 0.01] == [pytest.approx(0.7)]
-        assert guard.health.state is BreakerState.CLOSED
-        await guard.close()
-
-    play(scene)
+    guard = Guard("stt", "dead", deadline_s=0.7, check=check)
+    fallback = FallbackRecognizer(
+        [
+            GuardedRecognizer(cast(Any, dead), guard),
+            GuardedRecognizer(cast(Any, other), Guard("stt", "other")),
+        ]
+    )
+    waits = []
+    for turn in range(120):
+        if turn == 100:
+            dead.mood = "well"
+        began = loop.time()
+        assert await heard(fallback) == "60"
+        waits.append(loop.time() - began)
+        await asyncio.sleep(2.0)
+    assert [wait for wait in waits if wait > 0.01] == [pytest.approx(0.7)]
+    assert guard.health.state is BreakerState.CLOSED
+    await guard.close()
     assert 5 <= len(looks) <= 9
     assert 10 <= dead.asked <= 21
 
 
-def test_a_check_under_way_ends_with_the_guard() -> None:
-    async def scene() -> None:
-        async def check() -> str:
-            await asyncio.sleep(3600)
-            return ""
+async def test_a_check_under_way_ends_with_the_guard() -> None:
+    async def check() -> str:
+        await asyncio.sleep(3600)
+        return ""
 
-        guard = Guard("tts", "dead", check=check)
-        guard.failed(EngineTimeout("late"))
-        await asyncio.sleep(6)
-        assert not guard.admits()
-        await asyncio.sleep(0)
-        await guard.close()
-        assert len(asyncio.all_tasks()) == 1
-
-    play(scene)
+    guard = Guard("tts", "dead", check=check)
+    guard.failed(EngineTimeout("late"))
+    await asyncio.sleep(6)
+    assert not guard.admits()
+    await asyncio.sleep(0)
+    await guard.close()
+    assert len(asyncio.all_tasks()) == 1
 
 
 # In a conversation ------------------------------------------------------------------------------------------
-
-
-def converse(agent: FakeAgent, *, stt: Any = None, voices: Any = None, says: Any = ()) -> SessionResult:
-    async def scene() -> SessionResult:
-        leg = FakeLeg(says)
-        first, *others = voices() if voices is not None else [FakeTts()]
-        phrases = await Phrases.prepare([FakeTts()], SessionSettings())
-        session = Session(
-            leg=leg,
-            agent=agent,
-            stt=stt or FakeStt(),
-            tts=first,
-            fallback_tts=others,
-            phrases=phrases,
-            call_id="call-1",
-        )
-        return await session.run()
-
-    return play(scene)
 
 
 def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
@@ -427,8 +359,8 @@ def test_a_call_whose_recogniser_hangs_goes_on_with_the_next() -> None:
             GuardedRecognizer(alive, Guard("stt", "alive")),
         ]
     )
-    result = converse(agent, stt=fallback, says=[(at, voice(0.8)) for at in (3.0, 8.0, 13.0)])
-    said = [entry.text for entry in result.transcript if entry.role is Role.CALLER]
+    result, _ = converse(agent, stt=fallback, says=[(at, voice(0.8)) for at in (3.0, 8.0, 13.0)])
+    said = texts(result, Role.CALLER)
     assert said == ["yes", "on monday", "at ten"]
     assert dead.asked == 2  # and again after its pause, when the third answer was given
     assert [fault.message for fault in result.faults] == [
@@ -446,14 +378,8 @@ def test_a_call_whose_voice_dies_in_a_sentence_loses_no_word(how: str) -> None:
     last = "goodbye now and thank you"
     agent = FakeAgent([Say(text), Say(last), HangUp()])
     guard = Guard("tts", "first", deadline_s=1.0)
-
-    def voices() -> list[Any]:
-        return [
-            GuardedVoice(first, guard, last=False),
-            GuardedVoice(second, Guard("tts", "second"), last=True),
-        ]
-
-    result = converse(agent, voices=voices)
+    last_voice = GuardedVoice(second, Guard("tts", "second"), last=True)
+    result, _ = converse(agent, tts=GuardedVoice(first, guard, last=False), fallback_tts=[last_voice])
     said = " ".join(entry.text for entry in result.transcript if entry.role is Role.AGENT)
     assert said == f"{text} {last}"
     words = " ".join(second.asked).split()
@@ -469,7 +395,7 @@ def test_what_nobody_can_have_said_is_cut(caplog: pytest.LogCaptureFixture) -> N
     stt = FakeStt("word " * 100_000)
     chain = FallbackRecognizer([GuardedRecognizer(stt, Guard("stt", "chatty"))])
     agent = FakeAgent([Say("Well?")], [Say("thank you"), HangUp()])
-    result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
+    result, _ = converse(agent, stt=chain, says=[(3.0, voice(0.8))], call_id="call-1")
     (said,) = [entry for entry in result.transcript if entry.role is Role.CALLER]
     assert 3900 < len(said.text) <= 4000
     assert said.text.split()[-1] == "word"

@@ -14,15 +14,23 @@ from pipeline.agents.llm.attempt import ChatModel
 from pipeline.agents.llm.chat import Chat, ChatSettings
 from pipeline.engines.guard import Guard, GuardedVoice
 from pipeline.errors import EngineError, boundary
-from pipeline.result import EndReason, SessionResult
+from pipeline.result import EndReason
 from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, SpeechChunk
 from pipeline.stt.fallback import FallbackRecognizer, GuardedRecognizer
 from pipeline.text.prompts import Phrase
 from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeListening,
+    FakeStt,
+    FakeTts,
+    converse,
+    play,
+    texts,
+    voice,
+)
 
 SECRET = "my password is hunter2, call +14155550123"
 
@@ -88,21 +96,6 @@ class BrokenTts(FakeTts):
             yield chunk
 
 
-def converse(agent: FakeAgent, *, stt: Any = None, tts: Any = (), says: Any = ()) -> SessionResult:
-    async def scene() -> SessionResult:
-        first, *others = tts or [FakeTts()]
-        leg = FakeLeg(says)
-        return await Session(
-            leg=leg, agent=agent, stt=stt or FakeStt(), tts=first, fallback_tts=others, call_id="call-1"
-        ).run()
-
-    return play(scene)
-
-
-def said_by(result: SessionResult, role: Role) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is role]
-
-
 @pytest.mark.parametrize("at", ["listen", "push", "partial", "result", "close"])
 def test_a_recogniser_that_breaks_loses_no_word(at: str, caplog: pytest.LogCaptureFixture) -> None:
     broken, alive = Guard("stt", "broken"), FakeStt("on monday")
@@ -110,8 +103,8 @@ def test_a_recogniser_that_breaks_loses_no_word(at: str, caplog: pytest.LogCaptu
         [GuardedRecognizer(BrokenStt(at), broken), GuardedRecognizer(alive, Guard("stt", "alive"))]
     )
     agent = FakeAgent([Say("When?")], [Say("thank you"), HangUp()])
-    result = converse(agent, stt=chain, says=[(3.0, voice(0.8))])
-    assert said_by(result, Role.CALLER) == ["on monday"]
+    result, _ = converse(agent, stt=chain, says=[(3.0, voice(0.8))], call_id="call-1")
+    assert texts(result, Role.CALLER) == ["on monday"]
     assert alive.listenings[0].samples >= 0.8 * 8000
     assert broken.health.errors == 1
     assert result.reason is EndReason.AGENT
@@ -134,10 +127,10 @@ def test_a_recogniser_that_breaks_again_and_again_is_left_alone() -> None:
 def test_a_voice_that_breaks_is_replaced_at_the_word(at_once: bool, guarded: bool) -> None:
     first: Any = BrokenTts(at_once=at_once)
     guard, second = Guard("tts", "first"), FakeTts()
-    voices = [GuardedVoice(first, guard, last=False) if guarded else first, second]
+    voice_of_call = GuardedVoice(first, guard, last=False) if guarded else first
     agent = FakeAgent([Say("one two three four five six"), HangUp()])
-    result = converse(agent, tts=voices)
-    assert said_by(result, Role.AGENT) == ["one two three four five six"]
+    result, _ = converse(agent, tts=voice_of_call, fallback_tts=[second])
+    assert texts(result, Role.AGENT) == ["one two three four five six"]
     assert result.reason is EndReason.AGENT
     assert second.asked == (["one two three four five six"] if at_once else ["five six"])
     assert guard.health.errors == (2 if guarded else 0)
@@ -187,20 +180,17 @@ def test_of_a_foreign_exception_nothing_but_its_kind_is_on_the_record() -> None:
     broken = FallbackRecognizer([GuardedRecognizer(BrokenStt("result"), Guard("stt", "ears"))])
     agent = FakeAgent([Say("what may it be then")], [ValueError(SECRET)])
     agent.report = cast(Any, lambda: int(SECRET))  # type: ignore[method-assign]
-    result = converse(agent, stt=broken, tts=[BrokenTts(), FakeTts()], says=[(3.0, voice(0.8))])
+    result, _ = converse(
+        agent, stt=broken, tts=BrokenTts(), fallback_tts=[FakeTts()], says=[(3.0, voice(0.8))]
+    )
     kinds = {fault.message.partition("(")[2].rstrip(")") for fault in result.faults}
     assert {"RecursionError", "LookupError", "ValueError"} <= kinds
     assert "hunter2" not in repr(result)
 
 
 def test_a_recogniser_without_a_guard_is_contained_too() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(2.0, voice(0.8))])
-        leg.ends(12)
-        agent = FakeAgent([Say("Well?")], [Say("again?")])
-        return await Session(leg=leg, agent=agent, stt=BrokenStt("result"), tts=FakeTts()).run()
-
-    result = play(scene)
+    agent = FakeAgent([Say("Well?")], [Say("again?")])
+    result, _ = converse(agent, says=[(2.0, voice(0.8))], ends_s=12, stt=BrokenStt("result"))
     assert "hunter2" not in repr(result)
     assert "stt" in {fault.role for fault in result.faults}
 

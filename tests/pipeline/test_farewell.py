@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,24 +12,22 @@ from pipeline.agent import AgentContext, DoNotCall, HangUp, Say, Transfer, UserS
 from pipeline.agents.script.agent import Script
 from pipeline.audio import Pcm
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.text.word_lists import is_parting
-from pipeline.transcript import Role
 from tests.support.speech.conversation import (
     RATE_HZ,
+    WORD_S,
     FakeAgent,
     FakeLeg,
-    FakeListening,
     FakeStt,
-    FakeTts,
-    play,
+    Streaming,
+    agent_texts,
+    converse,
+    spoken,
     voice,
 )
 
 SETTINGS = SessionSettings()
-WORD_S = FakeTts.WORD_MS / 1000
 WELL = Say("well")
 GOODBYE = Say("thank you for calling the clinic have a nice day goodbye")
 FAREWELL_S = len(GOODBYE.text.split()) * WORD_S
@@ -38,55 +35,12 @@ OTHER = (Say("of course"), HangUp("helped"))
 MORE = "wait i also need a receipt"
 
 
-class Spelling(FakeStt):
-    """Understands a word for every 300 ms of voice, as the voice goes on."""
-
-    def understand(self, listening: FakeListening) -> str:
-        voiced = sum(1 for frame in listening.pushed if np.abs(frame).max() > 500)
-        said = self.texts[min(self.listenings.index(listening), len(self.texts) - 1)].split()
-        return " ".join(said[: round(voiced * 0.02 / WORD_S)])
-
-    def listen(self, **about: Any) -> FakeListening:
-        listening = super().listen(**about)
-        listening.partial = lambda: self.understand(listening)  # type: ignore[method-assign]
-        return listening
-
-
-def spoken(text: str) -> Pcm:
-    """As long as `text` is."""
-    return voice(len(text.split()) * WORD_S)
-
-
-def converse(
-    agent: Any,
-    *said: tuple[float, str],
-    settings: SessionSettings = SETTINGS,
-    sounds: Sequence[tuple[float, Pcm]] = (),
-    keys: str = "",
-    written: Sequence[tuple[float, str]] = (),
+def parted(
+    agent: Any, *said: tuple[float, str], sounds: Sequence[tuple[float, Pcm]] = (), **call: Any
 ) -> tuple[SessionResult, FakeLeg]:
     """Plays a call in which the caller says each text at its second."""
-
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg([*((at, spoken(text)) for at, text in said), *sounds])
-        leg.keys(1.0, keys)
-        session = Session(
-            leg=leg,
-            agent=agent,
-            stt=Spelling(*(text for _, text in said), ""),
-            tts=FakeTts(),
-            settings=settings,
-            phrases=await Phrases.prepare([FakeTts()], settings),
-        )
-        for at, text in written:
-            asyncio.get_running_loop().call_later(at, session.write, text)
-        return await session.run(), leg
-
-    return play(scene)
-
-
-def agent_texts(result: SessionResult) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    says = [*((at, spoken(text)) for at, text in said), *sounds]
+    return converse(agent, says=says, stt=Streaming(*(text for _, text in said), ""), **call)
 
 
 def parting_agent(*more: Any) -> FakeAgent:
@@ -99,7 +53,7 @@ def parting_agent(*more: Any) -> FakeAgent:
 @pytest.mark.parametrize("text", [MORE, "could you send me a receipt too", "hold on please"])
 def test_words_for_the_agent_stop_a_farewell_and_the_conversation_goes_on(text: str) -> None:
     agent = parting_agent(OTHER)
-    result, _ = converse(agent, (1.0, text))
+    result, _ = parted(agent, (1.0, text))
     event = agent.events[1]
     assert isinstance(event, UserSaid)
     assert (event.text, event.interrupted) == (text, True)
@@ -120,7 +74,7 @@ def test_words_for_the_agent_stop_a_farewell_and_the_conversation_goes_on(text: 
 @pytest.mark.parametrize("at_s", [1.0, FAREWELL_S - 0.3, FAREWELL_S - 0.05])
 def test_who_says_goodbye_too_hears_the_farewell_to_its_end(text: str, at_s: float) -> None:
     agent = parting_agent(OTHER)
-    result, leg = converse(agent, (at_s, text))
+    result, leg = parted(agent, (at_s, text))
     assert agent_texts(result) == [GOODBYE.text]
     assert len(agent.events) == 1
     assert (result.reason, result.disposition) == (EndReason.AGENT, "done")
@@ -132,7 +86,7 @@ def test_who_says_goodbye_too_hears_the_farewell_to_its_end(text: str, at_s: flo
 @pytest.mark.parametrize("after_s", [-0.4, -0.2, -0.05, 0.0, 0.06])
 def test_what_is_said_as_the_farewell_ends_counts_too(after_s: float) -> None:
     agent = parting_agent(OTHER)
-    result, _ = converse(agent, (FAREWELL_S + after_s, MORE))
+    result, _ = parted(agent, (FAREWELL_S + after_s, MORE))
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == [MORE]
     assert agent_texts(result) == [GOODBYE.text, "of course"]
 
@@ -142,7 +96,7 @@ def test_a_noise_keeps_nobody_on_the_line() -> None:
     noise = hiss.clip(-32768, 32767).astype(np.int16)
     for at_s in (1.0, FAREWELL_S - 0.3, FAREWELL_S + 0.04):
         agent = parting_agent(OTHER)
-        result, _ = converse(agent, sounds=[(at_s, noise)])
+        result, _ = parted(agent, sounds=[(at_s, noise)])
         assert agent_texts(result) == [GOODBYE.text]
         assert result.duration_ms / 1000 < FAREWELL_S + 2.5
 
@@ -151,12 +105,8 @@ def test_a_noise_keeps_nobody_on_the_line() -> None:
 def test_a_television_that_no_recogniser_understands_does_not_silence_a_farewell_for_long(
     at_s: float,
 ) -> None:
-    async def scene() -> SessionResult:
-        talk = np.tile(np.concatenate((voice(0.4), np.zeros(RATE_HZ * 6 // 100, np.int16))), 90)
-        leg = FakeLeg([(at_s, talk)])
-        return await Session(leg=leg, agent=parting_agent(), stt=FakeStt(fails=True), tts=FakeTts()).run()
-
-    result = play(scene)
+    talk = np.tile(np.concatenate((voice(0.4), np.zeros(RATE_HZ * 6 // 100, np.int16))), 90)
+    result, _ = converse(parting_agent(), says=[(at_s, talk)], stt=FakeStt(fails=True))
     assert agent_texts(result) == [GOODBYE.text]
     assert result.duration_ms < 20_000  # the limit of a farewell is 30 s
 
@@ -164,7 +114,7 @@ def test_a_television_that_no_recogniser_understands_does_not_silence_a_farewell
 def test_nobody_can_stop_more_than_two_farewells() -> None:
     farewell = (GOODBYE, HangUp("done"))
     agent = FakeAgent(farewell, farewell, farewell, farewell)
-    result, _ = converse(agent, *((1.0 + 4.0 * index, MORE) for index in range(5)))
+    result, _ = parted(agent, *((1.0 + 4.0 * index, MORE) for index in range(5)))
     assert len(agent.events) == 3
     assert agent_texts(result)[-1] == GOODBYE.text
     assert result.reason is EndReason.AGENT
@@ -175,7 +125,7 @@ def test_who_says_they_are_there_after_all_is(said: str) -> None:
     """The agent has asked often enough, and says goodbye to somebody who was away from the telephone."""
     settings = SessionSettings(max_reprompts=0, reprompt_s=2.0, goodbye="nobody seems to be there goodbye")
     agent = FakeAgent([WELL], OTHER)
-    result, _ = converse(agent, (2.6, said), settings=settings)
+    result, _ = parted(agent, (2.6, said), settings=settings)
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == [said]
     assert agent_texts(result)[-1] == "of course"
     assert result.reason is EndReason.AGENT
@@ -183,26 +133,21 @@ def test_who_says_they_are_there_after_all_is(said: str) -> None:
 
 def test_a_goodbye_to_nobody_ends_the_call() -> None:
     settings = SessionSettings(max_reprompts=0, reprompt_s=2.0)
-    result, _ = converse(FakeAgent([WELL]), settings=settings)
+    result, _ = parted(FakeAgent([WELL]), settings=settings)
     assert agent_texts(result) == ["well", settings.goodbye]
     assert result.reason is EndReason.SILENCE
 
 
 def test_a_caller_who_is_being_handed_on_may_say_that_they_would_rather_not() -> None:
     agent = FakeAgent([GOODBYE, Transfer("desk")], OTHER)
-    result, leg = converse(agent, (1.0, "wait i would rather not"))
+    result, leg = parted(agent, (1.0, "wait i would rather not"))
     assert (result.reason, result.transfer_target) == (EndReason.AGENT, "")
     assert leg.hung_up == 1
 
 
 def test_a_caller_who_hangs_up_after_taking_the_farewell_back_has_not_been_hung_up_on() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(1.0, spoken(MORE))])
-        leg.ends(4.0)
-        agent = parting_agent([Say("let me see what i can do about that for you")])
-        return await Session(leg=leg, agent=agent, stt=Spelling(MORE), tts=FakeTts()).run()
-
-    result = play(scene)
+    agent = parting_agent([Say("let me see what i can do about that for you")])
+    result, _ = parted(agent, (1.0, MORE), ends_s=4.0)
     assert (result.reason, result.disposition) == (EndReason.FAR_END, "reported")
 
 
@@ -211,21 +156,21 @@ def test_a_caller_who_hangs_up_after_taking_the_farewell_back_has_not_been_hung_
 
 def test_keys_over_a_farewell_stop_nothing() -> None:
     agent = parting_agent(OTHER)
-    result, _ = converse(agent, keys="12#")
+    result, _ = parted(agent, keys=[(1.0, "12#")])
     assert agent_texts(result) == [GOODBYE.text]
 
 
 @pytest.mark.parametrize("text", ["bye!", "Thank you :-)", "👍"])
 def test_a_goodbye_in_the_chat_stops_nothing(text: str) -> None:
     agent = parting_agent(OTHER)
-    result, _ = converse(agent, written=[(1.0, text)])
+    result, _ = parted(agent, written=[(1.0, text)])
     assert agent_texts(result) == [GOODBYE.text]
 
 
 @pytest.mark.parametrize("at_s", [1.0, FAREWELL_S + 0.1])
 def test_a_question_in_the_chat_stops_a_farewell(at_s: float) -> None:
     agent = parting_agent(OTHER)
-    result, _ = converse(agent, written=[(at_s, "Where can I park?")])
+    result, _ = parted(agent, written=[(at_s, "Where can I park?")])
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["Where can I park?"]
     assert agent_texts(result)[-1] == "of course"
 
@@ -239,25 +184,21 @@ def test_a_question_in_the_chat_stops_a_farewell(at_s: float) -> None:
 @pytest.mark.parametrize("at_s", [1.0, FAREWELL_S - 0.1])
 def test_a_final_farewell_is_not_stopped(acts: list[Any], at_s: float) -> None:
     agent = FakeAgent(acts, OTHER)
-    result, _ = converse(agent, (at_s, MORE))
+    result, _ = parted(agent, (at_s, MORE))
     assert agent_texts(result) == [GOODBYE.text]
     assert result.reason is EndReason.AGENT
 
 
 def test_an_apology_for_what_broke_is_not_stopped() -> None:
     agent = FakeAgent([RuntimeError("broken")], OTHER)
-    result, _ = converse(agent, (0.5, MORE), settings=SessionSettings(max_failures=0))
+    result, _ = parted(agent, (0.5, MORE), settings=SessionSettings(max_failures=0))
     assert agent_texts(result) == [SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
 
 
 def test_a_farewell_on_a_held_line_ends_too() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        asyncio.get_running_loop().call_later(0.5, setattr, leg, "held", True)
-        return await Session(leg=leg, agent=parting_agent(), stt=FakeStt(), tts=FakeTts()).run()
-
-    result = play(scene)
+    leg = FakeLeg()
+    result, _ = converse(parting_agent(), leg, later=[(0.5, lambda _: setattr(leg, "held", True))])
     assert result.reason is EndReason.AGENT
     assert result.duration_ms < 40_000
 
@@ -292,7 +233,7 @@ def script(*steps: dict[str, Any]) -> Any:
 def after_the_farewell(agent: Any, *said: tuple[float, str]) -> SessionResult:
     """The caller has said yes, and then what is given, in seconds after the farewell began."""
     began_s = 1.5 + 0.3 + 0.6
-    return converse(agent, (1.5, "yes"), *((began_s + at, text) for at, text in said))[0]
+    return parted(agent, (1.5, "yes"), *((began_s + at, text) for at, text in said))[0]
 
 
 def test_a_script_asks_its_last_question_again() -> None:
@@ -309,13 +250,7 @@ def test_a_script_takes_an_answer_that_is_among_the_words() -> None:
 
 
 def test_what_a_script_has_reached_stands_until_the_question_is_answered_anew() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(1.5, spoken("yes")), (3.2, spoken(MORE))])
-        leg.ends(7.0)
-        agent, stt = script(CONFIRM, BYE, AGAIN, DESK), Spelling("yes", MORE)
-        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
-
-    result = play(scene)
+    result, _ = parted(script(CONFIRM, BYE, AGAIN, DESK), (1.5, "yes"), (3.2, MORE), ends_s=7.0)
     assert agent_texts(result)[-1] == CONFIRM["say"]
     assert result.report.disposition == "confirmed"
     assert result.report.reached_goal
@@ -323,7 +258,7 @@ def test_what_a_script_has_reached_stands_until_the_question_is_answered_anew() 
 
 
 def test_a_script_that_has_asked_nothing_says_what_it_has_to_say() -> None:
-    result, _ = converse(script(BYE), (1.0, MORE))
+    result, _ = parted(script(BYE), (1.0, MORE))
     assert agent_texts(result) == [GOODBYE.text]
     assert result.disposition == "confirmed"
 

@@ -3,7 +3,7 @@ menu, a key that is stuck; and words between the keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,12 +11,20 @@ import pytest
 from pipeline.agent import AgentContext, HangUp, Say, UserKeyed, UserSaid
 from pipeline.agents.script.agent import Script
 from pipeline.result import SessionResult
-from pipeline.session.session import Session
 from pipeline.text.redaction import MASK
 from pipeline.transcript import Role
 from pipeline.turns.gather import MAX_KEYS
-from tests.pipeline.test_farewell import Spelling, spoken
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeListening, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeStt,
+    Spelling,
+    Streaming,
+    converse,
+    latency_of,
+    spoken,
+    texts,
+    voice,
+)
 
 ASK_PIN = {
     "id": "pin",
@@ -34,18 +42,13 @@ MORE = {
 BYE = {"id": "bye", "say": "goodbye", "action": "hang_up"}
 
 
-def converse(agent: Any, caller: Callable[[FakeLeg], None], *texts: str) -> SessionResult:
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        caller(leg)
-        return await Session(leg=leg, agent=agent, stt=FakeStt(*texts), tts=FakeTts()).run()
-
-    return play(scene)
-
-
 def script(*steps: dict[str, Any]) -> Any:
     plan = {"start": steps[0]["id"], "step": list(steps)}
     return Script.from_settings(plan).join(AgentContext("call", "en", "", {}))
+
+
+def heard_of(agent: Any, *texts: str, **caller: Any) -> SessionResult:
+    return converse(agent, stt=FakeStt(*texts), **caller)[0]
 
 
 def agents_words(result: SessionResult) -> list[str]:
@@ -53,46 +56,34 @@ def agents_words(result: SessionResult) -> list[str]:
 
 
 def test_a_hash_behind_the_last_of_all_digits_is_no_answer_to_the_next_question() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(3.0, "4711#")
-        leg.says(7.0, voice(0.4))
-
-    result = converse(script(ASK_PIN, MORE, BYE), caller, "yes")
+    result = heard_of(script(ASK_PIN, MORE, BYE), "yes", says=[(7.0, voice(0.4))], keys=[(3.0, "4711#")])
     assert agents_words(result) == [ASK_PIN["say"], MORE["say"], "goodbye"]
     assert [turn.keyed for turn in result.turns] == ["", "4711", ""]
     assert result.interruptions == 0
 
 
 def test_a_hash_that_comes_when_nobody_waits_for_it_any_more_is_none() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(3.0, "4711")
-        leg.keys(6.5, "#")  # they had to look for it: the answer was taken a second ago
-        leg.says(9.5, voice(0.4))
-
+    # They had to look for it: the answer was taken a second ago.
+    keys = [(3.0, "4711"), (6.5, "#")]
     long = ASK_PIN | {"expect": {"kinds": ["digits"]}}
-    result = converse(script(long, MORE, BYE), caller, "yes")
+    result = heard_of(script(long, MORE, BYE), "yes", says=[(9.5, voice(0.4))], keys=keys)
     assert agents_words(result) == [ASK_PIN["say"], MORE["say"], "goodbye"]
     assert [turn.keyed for turn in result.turns] == ["", "4711", ""]
 
 
 def test_a_hash_behind_digits_that_were_keyed_ahead_is_none_either() -> None:
     protected = {"id": "hear", "say": "this call may be recorded", "interruptible": False, "next": "pin"}
-
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(0.5, "4711#")
-        leg.says(7.0, voice(0.4))
-
-    result = converse(script(protected, ASK_PIN, MORE, BYE), caller, "yes")
+    result = heard_of(
+        script(protected, ASK_PIN, MORE, BYE), "yes", says=[(7.0, voice(0.4))], keys=[(0.5, "4711#")]
+    )
     assert [turn.keyed for turn in result.turns] == ["", "4711", ""]
     assert agents_words(result)[1:] == [MORE["say"], "goodbye"]
 
 
 def test_a_digit_too_many_of_a_masked_number_is_shown_to_nobody() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(3.0, "4711982#")
-        leg.says(8.0, voice(0.4))
-
-    result = converse(script(ASK_PIN | {"mask": True}, MORE, BYE), caller, "yes")
+    result = heard_of(
+        script(ASK_PIN | {"mask": True}, MORE, BYE), "yes", says=[(8.0, voice(0.4))], keys=[(3.0, "4711982#")]
+    )
     assert [turn.keyed for turn in result.turns] == ["", MASK, ""]
     assert agents_words(result) == [ASK_PIN["say"], MORE["say"], "goodbye"]
 
@@ -107,7 +98,7 @@ def test_a_key_of_a_menu_needs_no_pause_behind_it() -> None:
     }
 
     def chosen_after_s(key: str) -> float:
-        result = converse(script(menu, MORE, BYE), lambda leg: leg.keys(3.0, key))
+        result = heard_of(script(menu, MORE, BYE), keys=[(3.0, key)])
         return result.turns[1].start_ms / 1000 - 3.0
 
     assert chosen_after_s("1") < 0.1
@@ -124,15 +115,15 @@ def test_one_key_is_not_all_of_a_number_that_begins_with_it() -> None:
         "on": {"0": "bye"},
         "next": "more",
     }
-    result = converse(script(account, MORE, BYE), lambda leg: leg.keys(3.0, "0471"))
+    result = heard_of(script(account, MORE, BYE), keys=[(3.0, "0471")])
     assert [turn.keyed for turn in result.turns[:2]] == ["", "0471"]
-    result = converse(script(account, MORE, BYE), lambda leg: leg.keys(3.0, "0"))
+    result = heard_of(script(account, MORE, BYE), keys=[(3.0, "0")])
     assert agents_words(result)[1] == "goodbye"
 
 
 def test_a_stuck_key_does_not_keep_the_agent_silent() -> None:
     agent = FakeAgent((Say("hello"),), (Say("goodbye"), HangUp()))
-    result = converse(agent, lambda leg: leg.keys(1.0, "5" * 1000))
+    result = heard_of(agent, keys=[(1.0, "5" * 1000)])
     keyed = [event.digits for event in agent.events if isinstance(event, UserKeyed)]
     assert keyed[0] == "5" * MAX_KEYS
     assert result.duration_ms < 120_000
@@ -146,20 +137,9 @@ UNKNOWN = CODE | {"expect": {"kinds": ["digits"]}}
 
 def says_and_keys(agent: Any, *said: tuple[float, str], keys: Sequence[tuple[float, str]]) -> SessionResult:
     """A call in which each text is said, and keys are pressed, at their second."""
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(at, spoken(text)) for at, text in said])
-        for at, digits in keys:
-            leg.keys(at, digits)
-        leg.ends(20.0)
-        stt = Spelling(*(text for _, text in said), "")
-        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
-
-    return play(scene)
-
-
-def callers_words(result: SessionResult) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is Role.CALLER]
+    stt = Streaming(*(text for _, text in said), "")
+    says = [(at, spoken(text)) for at, text in said]
+    return converse(agent, says=says, keys=keys, ends_s=20.0, stt=stt)[0]
 
 
 def test_who_speaks_instead_of_pressing_is_heard() -> None:
@@ -171,12 +151,10 @@ def test_who_speaks_instead_of_pressing_is_heard() -> None:
 def test_who_begins_with_keys_may_say_the_rest(pause_s: float) -> None:
     result = says_and_keys(script(CODE, MORE, BYE), (2.7 + pause_s, "one one"), keys=[(2.5, "47")])
     assert result.report.answers == {"pin": "4711"}
-    assert callers_words(result) == ["one one"]
+    assert texts(result, Role.CALLER) == ["one one"]
     assert [turn.keyed for turn in result.turns[:2]] == ["", "47"]
     assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]
-    latency = result.turns[1].latency
-    assert latency is not None
-    assert latency.endpoint_ms < 600  # two digits were all that was missing
+    assert latency_of(result.turns[1]).endpoint_ms < 600  # two digits were all that was missing
 
 
 def test_all_of_it_said_after_some_keys_is_the_answer() -> None:
@@ -189,7 +167,7 @@ def test_all_of_it_said_after_some_keys_is_the_answer() -> None:
 def test_who_asks_something_over_the_keys_is_answered_at_once_and_may_go_on() -> None:
     said = (3.2, "can i say it instead")
     result = says_and_keys(script(CODE, MORE, BYE), said, keys=[(2.5, "47"), (8.0, "11")])
-    assert callers_words(result) == [said[1]]
+    assert texts(result, Role.CALLER) == [said[1]]
     assert result.turns[1].start_ms < 6000
     assert agents_words(result)[1] == "Go on, please."
     assert result.report.answers == {"pin": "4711"}
@@ -215,67 +193,36 @@ def test_who_reads_aloud_what_they_key_has_keyed_it(step: dict[str, Any]) -> Non
 @pytest.mark.parametrize("text", ["", "um", "okay", "mm-hm"])
 def test_a_noise_between_keys_is_none_of_the_answer(text: str) -> None:
     keys = [(2.5, "4"), (4.6, "711")]
-    result = says_and_keys(script(CODE, MORE, BYE), (3.0, text or "x"), keys=keys) if text else None
-    if result is None:
-        result = converse(script(CODE, MORE, BYE), lambda leg: _cough(leg, keys), "")
+    says = [(3.0, spoken(text) if text else voice(0.6))]
+    result, _ = converse(script(CODE, MORE, BYE), says=says, keys=keys, ends_s=20.0, stt=Streaming(text, ""))
     assert result.report.answers == {"pin": "4711"}
     assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]
 
 
-def _cough(leg: FakeLeg, keys: Sequence[tuple[float, str]]) -> None:
-    leg.says(3.0, voice(0.6))
-    for at, digits in keys:
-        leg.keys(at, digits)
-
-
 def test_a_voice_without_words_does_not_keep_keys_from_being_taken() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(2.5, "4711")
-        leg.says(3.3, voice(12.0))
-        leg.ends(20.0)
-
-    result = converse(script(UNKNOWN, MORE, BYE), caller, "")
+    result = heard_of(
+        script(UNKNOWN, MORE, BYE), "", says=[(3.3, voice(12.0))], keys=[(2.5, "4711")], ends_s=20.0
+    )
     assert result.report.answers == {"pin": "4711"}
     assert next(turn for turn in result.turns if turn.keyed).start_ms < 7000
-
-
-class WholeOnly(Spelling):
-    """Shows no words before it is asked, as recognisers over HTTP."""
-
-    def listen(self, **about: Any) -> FakeListening:
-        listening = super().listen(**about)
-        listening.partial = lambda: ""  # type: ignore[method-assign]
-        return listening
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.5])
 def test_words_after_keys_count_with_a_recogniser_that_shows_none_before_the_end(delay_s: float) -> None:
     said = "can i speak to a person please"
     agent = FakeAgent([Say("key or say it")], [Say("of course"), HangUp()])
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(3.2, spoken(said))])
-        leg.keys(2.0, "47")
-        stt = WholeOnly(said, "", delay_s=delay_s)
-        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
-
-    result = play(scene)
+    stt = Spelling(said, "", delay_s=delay_s)
+    result, _ = converse(agent, says=[(3.2, spoken(said))], keys=[(2.0, "47")], stt=stt)
     (answer,) = agent.events[1:]
     assert isinstance(answer, UserSaid)
     assert (answer.text, answer.keyed) == (said, "47")
-    assert callers_words(result) == [said]
+    assert texts(result, Role.CALLER) == [said]
 
 
 @pytest.mark.parametrize("stt", [FakeStt(delay_s=5.0), FakeStt(fails=True)])
 def test_keys_do_not_wait_for_ever_for_a_recogniser_that_does_not_answer(stt: FakeStt) -> None:
     agent = FakeAgent([Say("key or say it")], [Say("of course"), HangUp()])
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(3.0, voice(8.0))])
-        leg.keys(2.0, "47")
-        return await Session(leg=leg, agent=agent, stt=stt, tts=FakeTts()).run()
-
-    result = play(scene)
+    result, _ = converse(agent, says=[(3.0, voice(8.0))], keys=[(2.0, "47")], stt=stt)
     assert agent.events[1] == UserKeyed("47", heard="key or say it")
     assert result.turns[1].start_ms < 6000
 
@@ -283,6 +230,6 @@ def test_keys_do_not_wait_for_ever_for_a_recogniser_that_does_not_answer(stt: Fa
 def test_masked_keys_and_words_are_seen_by_nobody() -> None:
     masked = CODE | {"mask": True}
     result = says_and_keys(script(masked, MORE, BYE), (3.7, "one one"), keys=[(2.5, "47")])
-    assert callers_words(result) == [MASK]
+    assert texts(result, Role.CALLER) == [MASK]
     assert (result.turns[1].keyed, result.turns[1].user_text) == (MASK, MASK)
     assert agents_words(result)[:2] == [CODE["say"], MORE["say"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pipeline.agent import AgentContext
 from pipeline.agents.script.agent import Script
+from pipeline.audio import Pcm
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.text.fold import plain_words
 from pipeline.text.normalise import verbalize
@@ -22,7 +22,7 @@ from pipeline.text.prompts import STANDARD, Phrase, standard
 from pipeline.transcript import Role
 from pipeline.tts.espeak import Espeak
 from pipeline.tts.espeak_arabic import vowelled
-from tests.support.speech.conversation import Bilingual, FakeLeg, FakeTts, Polyglot, play, voice
+from tests.support.speech.conversation import Bilingual, FakeTts, Polyglot, converse, play, texts, voice
 
 CLINIC = """
 start = "coming"
@@ -73,72 +73,51 @@ action = "hang_up"
 """
 
 
-def converse(
-    plan: str, language: str, prepare: Callable[[FakeLeg], None], *texts: str
+def conversed(
+    plan: str, language: str, *texts: str, says: Sequence[tuple[float, Pcm]]
 ) -> tuple[SessionResult, Bilingual, Polyglot]:
     stt, tts = Bilingual(*texts), Polyglot()
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        prepare(leg)
-        script = Script.from_settings(tomllib.loads(plan))
-        settings = SessionSettings(
-            language=language,
-            goodbye=standard(Phrase.GOODBYE, language),
-            filler=standard(Phrase.FILLER, language),
-            reprompt_s=3.0,
-        )
-        phrases = await Phrases.prepare([FakeTts()], settings, languages=script.languages)
-        greeting = {"ar": "السلام عليكم.", "en": "Hello."}[language]
-        context = AgentContext("call", language, greeting, {"name": "سالم"})
-        session = Session(
-            leg=leg, agent=script.join(context), stt=stt, tts=tts, settings=settings, phrases=phrases
-        )
-        return await session.run()
-
-    return play(scene), stt, tts
-
-
-def texts_of(result: SessionResult, role: Role) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is role]
+    script = Script.from_settings(tomllib.loads(plan))
+    settings = SessionSettings(
+        language=language,
+        goodbye=standard(Phrase.GOODBYE, language),
+        filler=standard(Phrase.FILLER, language),
+        reprompt_s=3.0,
+    )
+    phrases = play(lambda: Phrases.prepare([FakeTts()], settings, languages=script.languages))
+    greeting = {"ar": "السلام عليكم.", "en": "Hello."}[language]
+    agent = script.join(AgentContext("call", language, greeting, {"name": "سالم"}))
+    result, _ = converse(agent, says=says, stt=stt, tts=tts, settings=settings, phrases=phrases)
+    return result, stt, tts
 
 
 def test_a_call_in_arabic_from_the_greeting_to_the_goodbye() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(8.0, voice(0.6))
-        leg.says(14.0, voice(0.9))
-        leg.says(21.0, voice(0.9))
-
     answers = ("لا، لا أَسْتَطِيع", "يوم الاحد القادم", "واحد اتنين خمسة وسبعين")
-    result, stt, tts = converse(CLINIC, "ar", caller, *answers)
+    result, stt, tts = conversed(
+        CLINIC, "ar", *answers, says=[(8.0, voice(0.6)), (14.0, voice(0.9)), (21.0, voice(0.9))]
+    )
     assert result.reason is EndReason.AGENT
     assert result.report.reached_goal
     assert result.report.answers == {"day": "يوم الاحد القادم", "number": "1275"}
     assert set(stt.languages) == {language for language, _ in tts.said} == {"ar"}
-    said = " ".join(texts_of(result, Role.AGENT))
+    said = " ".join(texts(result, Role.AGENT))
     assert "الثالث من مايو عام ألفين وستة وعشرين الساعة الرابعة والنصف" in said
     assert "شكراً سالم، الرسوم خمسة وعشرون ريالاً." in said
     assert not any(character.isdecimal() for character in said)
 
 
 def test_digits_in_parts_are_asked_for_in_arabic_and_the_silent_are_taken_leave_of_in_it() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(8.0, voice(0.6))
-        leg.says(14.0, voice(0.6))
-
-    result, _, _ = converse(CLINIC, "ar", caller, "أيوه", "تسعة سبعة")
-    assert "تفضل، أكمل." in texts_of(result, Role.AGENT)
-    assert texts_of(result, Role.AGENT)[-1] == "مع السلامة."
+    result, _, _ = conversed(CLINIC, "ar", "أيوه", "تسعة سبعة", says=[(8.0, voice(0.6)), (14.0, voice(0.6))])
+    assert "تفضل، أكمل." in texts(result, Role.AGENT)
+    assert texts(result, Role.AGENT)[-1] == "مع السلامة."
     assert result.disposition == "no_answer"
     assert result.report.answers == {}
 
 
 def test_a_call_that_changes_to_arabic_and_back() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.6))
-        leg.says(7.0, voice(0.6))
-
-    result, stt, tts = converse(CHOICE, "en", caller, "arabic please", "اسمي أحمد")
+    result, stt, tts = conversed(
+        CHOICE, "en", "arabic please", "اسمي أحمد", says=[(3.0, voice(0.6)), (7.0, voice(0.6))]
+    )
     assert tts.said[-2:] == [("ar", "ما اسمك؟"), ("en", "Thank you. It is five kilometres.")]
     assert stt.languages == ["en", "ar"]
     assert result.report.answers == {"name": "أحمد"}

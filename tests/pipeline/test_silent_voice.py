@@ -18,12 +18,17 @@ from pipeline.engines.breaker import BreakerState
 from pipeline.engines.guard import Guard, GuardedVoice, longest_s
 from pipeline.result import EndReason, SessionResult
 from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpeechChunk
 from pipeline.text.prompts import Phrase
-from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeLeg,
+    FakeTts,
+    agent_texts,
+    converse,
+    play,
+)
 
 RATE_HZ = 16000
 TEXT = "one two three four five six seven eight"
@@ -54,23 +59,9 @@ class Odd(FakeTts):
                 yield SpeechChunk(each)
 
 
-def on_a_leg(
-    *voices: Any, says: Sequence[str] = (TEXT,), settings: SessionSettings | None = None
-) -> tuple[SessionResult, FakeLeg]:
-    legs: list[FakeLeg] = []
-
-    async def scene() -> SessionResult:
-        legs.append(FakeLeg())
-        phrases = await Phrases.prepare([FakeTts()], SessionSettings())
-        agent = FakeAgent([*map(Say, says), HangUp()])
-        first, *others = voices
-        session = Session(
-            leg=legs[0], agent=agent, stt=FakeStt(), tts=first, fallback_tts=others, phrases=phrases,
-            settings=settings,
-        )  # fmt: skip
-        return await session.run()
-
-    return play(scene), legs[0]
+def on_a_leg(*voices: Any, says: Sequence[str] = (TEXT,), **call: Any) -> tuple[SessionResult, FakeLeg]:
+    first, *others = voices
+    return converse(FakeAgent([*map(Say, says), HangUp()]), tts=first, fallback_tts=others, **call)
 
 
 def longest_silence_s(leg: FakeLeg) -> float:
@@ -80,7 +71,7 @@ def longest_silence_s(leg: FakeLeg) -> float:
 
 
 def said(result: SessionResult) -> str:
-    return " ".join(entry.text for entry in result.transcript if entry.role is Role.AGENT)
+    return " ".join(agent_texts(result))
 
 
 SILENT = {

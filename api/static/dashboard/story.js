@@ -91,6 +91,7 @@ function decisions(one) {
   const attempts = one.call.attempts.map((each) => ({ at: one.at(each.startedAt), name: `Attempt ${each.number} over ${each.trunkId}`, why: [each.status, each.hangupCause, each.sipStatus && `SIP ${each.sipStatus}`].filter(Boolean).join(", ") }));
   const taken = one.turns.map((turn) => ({ at: turn.from + turn.latency.endpointMs / 1000, name: `Turn ${turn.number} taken for the end of the caller's words`, why: `${ms(turn.latency.endpointMs)} of silence waited for, answer heard ${ms(turn.total)} after the last sound` }));
   const cut = one.lines.filter((line) => line.interrupted).map((line) => ({ at: line.to, name: "Agent stopped", why: "The caller broke in" }));
+  const tools = (one.call.analysis?.toolCalls ?? []).map((each) => ({ at: each.startMs / 1000, name: `Tool ${each.tool} ${each.failed ? "failed" : "answered"} after ${ms(each.durationMs)}`, code: JSON.stringify(each.arguments), why: String(each.result) }));
   const still = one.silences?.map((each) => ({ at: each.from, name: "Silence", why: each.cause })) ?? [];
-  return [...dialling, ...[...attempts, ...taken, ...cut, ...still].sort((a, b) => a.at - b.at)].map((each) => ({ ...each, clock: each.at === undefined ? each.when : clock(each.at, 1) }));
+  return [...dialling, ...[...attempts, ...taken, ...cut, ...tools, ...still].sort((a, b) => a.at - b.at)].map((each) => ({ ...each, clock: each.at === undefined ? each.when : clock(each.at, 1) }));
 }

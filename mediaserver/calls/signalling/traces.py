@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -106,14 +106,22 @@ class CallTraces:
                 self._write(leg)
 
     def _write(self, leg: _Leg) -> None:
+        """Hands the trace of `leg` to the journal; `live` returns the trace until it is written."""
         leg.stop()
-        legs = self._legs[leg.call_id]
-        legs.remove(leg)
-        if not legs:
-            del self._legs[leg.call_id]
         store, call_id, sip_call_id = self._store, leg.call_id, leg.call.sip_call_id
-        document = self._document(leg)
-        self._journal.note(call_id, "trace", lambda: store.keep_trace(call_id, sip_call_id, document))
+
+        def write() -> Awaitable[object]:  # the document is made now: of calls that end together in turn
+            return store.keep_trace(call_id, sip_call_id, self._document(leg))
+
+        if not self._journal.note(call_id, "trace", write, done=lambda: self._forget(leg)):
+            self._forget(leg)
+
+    def _forget(self, leg: _Leg) -> None:
+        legs = self._legs.get(leg.call_id, [])
+        if leg in legs:
+            legs.remove(leg)
+        if not legs:
+            self._legs.pop(leg.call_id, None)
 
     def _document(self, leg: _Leg) -> dict[str, Any]:
         call, trace = leg.call, leg.call.trace

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, Trouble
+from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, ToolUse, Trouble
 from pipeline.agents.llm.attempt import SaidNothing
 from pipeline.agents.llm.chat import BrokenOff, Chat
 from pipeline.agents.llm.confirmation import Pending, question, unreadable
@@ -26,6 +26,7 @@ from pipeline.agents.llm.tools.schema import Misfit
 from pipeline.agents.llm.tools.tool import MAX_FAILURE, MAX_RESULT, Budget, Tool, ToolFailed, ToolSpec
 from pipeline.engines.aio import closing
 from pipeline.errors import EngineError, boundary, contained
+from pipeline.net.trace_context import TRACE_ID
 from pipeline.speech import Expected
 from pipeline.text.formulas import read_formulas
 from pipeline.text.normalise import verbalize
@@ -94,6 +95,8 @@ class State:
     language: str
     variables: Mapping[str, str]
     call_id: str
+    tool_used: Callable[[ToolUse], None]
+    trace_id: str
     notes: Notebook = field(default_factory=Notebook)
     pending: Pending | None = None
     wanted: Wanted | None = None
@@ -357,29 +360,37 @@ class Answer:
     async def _result(self, each: Round, call_id: str, tool: Tool, arguments: Mapping[str, Any]) -> None:
         """Puts the tool's answer into the round, as data. Never raises."""
         spec, loop = tool.spec, asyncio.get_running_loop()
-        began = loop.time()
+        began, key = loop.time(), str(uuid.uuid4())
+        TRACE_ID.set(self._state.trace_id)
         result = _error("the tool is broken")
         with boundary(log, "tool broke", call_id=self._state.call_id, tool=spec.name):
             try:
                 async with asyncio.timeout(spec.timeout_s):
                     given = {**self._state.variables, **self._state.given}
-                    text = await tool.call(arguments, given, key=str(uuid.uuid4()))
+                    text = await tool.call(arguments, given, key=key)
                 result = json.dumps({"result": self._bare(text)[:MAX_RESULT]}, ensure_ascii=False)
             except TimeoutError:
                 result = _error("no answer in time; whether it was done is not known")
             except ToolFailed as failure:
                 result = _error(self._bare(str(failure))[:MAX_FAILURE])
         each.results[call_id] = result
-        self._state.budget.took(loop.time() - began)
-        log.info(
-            "tool used",
-            extra={
-                "call_id": self._state.call_id,
-                "tool": spec.name,
-                "ms": round((loop.time() - began) * 1000),
-                "failed": result.startswith('{"error"'),
-            },
+        use = ToolUse(
+            id=key,
+            name=spec.name,
+            arguments=arguments,
+            result=result,
+            failed=result.startswith('{"error"'),
+            began=began,
+            ended=loop.time(),
         )
+        self._note_use(use)
+
+    def _note_use(self, use: ToolUse) -> None:
+        self._state.budget.took(use.ended - use.began)
+        self._state.tool_used(use)
+        took_ms = round((use.ended - use.began) * 1000)
+        told = {"call_id": self._state.call_id, "tool": use.name, "ms": took_ms, "failed": use.failed}
+        log.info("tool used", extra=told)
 
     def _bare(self, text: str) -> str:
         """Returns a tool's answer without the numbers that the model may not see."""

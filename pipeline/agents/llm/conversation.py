@@ -76,6 +76,8 @@ class LlmConversation:
             context.language,
             {**context.variables, **metadata_values(context.metadata)},
             context.call_id,
+            context.tool_used,
+            context.trace_id,
         )
         self._before = _Asked()  # what was asked of the caller before their last words
         self._opening = opening_messages(spec.prompt, context)

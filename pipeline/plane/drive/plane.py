@@ -210,4 +210,6 @@ class Plane:
     def _free_left(self) -> None:
         tail, ticks = int(self._clock[Field.EVENT_TAIL]), int(self._clock[Field.TICKS])
         while self._left and self._left[0][1] <= tail and self._left[0][2] < ticks:
-            self._free.append(self._left.popleft()[0])
+            number = self._left.popleft()[0]
+            rows.clear(self.rows, number)
+            self._free.append(number)

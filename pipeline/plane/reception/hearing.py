@@ -54,8 +54,8 @@ def _begin(line: Any, due: int) -> None:
 
 @compiled(VOID(LINE, SCRATCH, I64, I64), inner=True)
 def played(line: Any, scratch: Any, slot: int, now_ns: int) -> None:
-    """The agent's frame in `slot` of the frames sent leaves now (`EchoGate.played`)."""
-    frame, told = line.sent[slot * line.samples : (slot + 1) * line.samples], line.sent_frames[slot]
+    """The agent's frame in `slot` of the frames said leaves now (`EchoGate.played`)."""
+    frame, told = line.said[slot * line.samples : (slot + 1) * line.samples], line.sent_frames[slot]
     told.sent_ns = now_ns
     told.audible = kernels.peak(frame) > AUDIBLE
     if not line.follows:

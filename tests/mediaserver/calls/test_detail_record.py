@@ -17,6 +17,7 @@ from mediaserver.telemetry.metrics import Metrics
 from pipeline.agent import AgentReport
 from pipeline.media.recording import RecordingWriter
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence
+from pipeline.transcript import Role, TranscriptEntry
 from tests.support.claims import claim
 
 CLAIM = claim()
@@ -75,10 +76,10 @@ async def test_the_cause_is_the_legs_unless_only_the_session_knows_it(
 
 async def test_a_call_without_a_result_failed_with_what_was_said_so_far(services: CallServices) -> None:
     cdr = CallDetailRecord(CLAIM, services)
-    cdr.transcript.append({"text": "Hello."})
+    cdr.transcript_added(TranscriptEntry(Role.AGENT, "Hello.", 0, 400))
     outcome = cdr.answered(None, cause="normal", ended_by="remote", error="ValueError: no")
     assert (outcome.status, outcome.cause, outcome.ended_by) == (CallStatus.FAILED, "server_error", "local")
-    assert (outcome.error, outcome.transcript) == ("ValueError: no", [{"text": "Hello."}])
+    assert (outcome.error, [line["text"] for line in outcome.transcript]) == ("ValueError: no", ["Hello."])
     assert outcome.ended_at_ms == 1_800_000_000_000
 
 

@@ -40,9 +40,12 @@ CASES = {
     "newest, two connections": (NEWEST, {"singlePeerConnection": False}),
     "older": (OLDER, {}),
 }
+either = pytest.mark.parametrize("version", [NEWEST, pytest.param(OLDER, marks=pytest.mark.nightly("ci"))])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["newest", *(pytest.param(case, marks=pytest.mark.nightly("ci")) for case in list(CASES)[1:])]
+)
 async def test_a_person_is_heard_and_answered(web: Node, tmp_path: Path, case: str) -> None:
     server, client = web
     version, options = CASES[case]
@@ -114,7 +117,7 @@ async def test_a_lost_websocket_is_resumed_and_a_bad_token_explained(web: Node) 
     await until(lambda: not app[SESSIONS]._sessions)
 
 
-@pytest.mark.parametrize("version", [NEWEST, OLDER])
+@either
 async def test_an_application_is_told_that_the_room_is_over(web: Node, version: str) -> None:
     server, client = web
     over = server.room_registry.mint(Grant(room="over", identity="ann"))
@@ -123,7 +126,7 @@ async def test_an_application_is_told_that_the_room_is_over(web: Node, version: 
     assert told.endswith("requested room does not exist: the room is over, or was never opened here")
 
 
-@pytest.mark.parametrize("version", [NEWEST, OLDER])
+@either
 async def test_an_application_that_encrypts_end_to_end_is_told(web: Node, version: str) -> None:
     server, client = web
     ticket = invite(server)

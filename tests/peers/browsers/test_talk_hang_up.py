@@ -98,7 +98,9 @@ async def nothing_lives_on(server: Server, page: Page, step: str) -> None:
     assert set(await page.run("peers.map((each) => each.signalingState)")) <= {"closed"}, step
 
 
-@pytest.mark.parametrize("how", [PRESS, ESCAPE], ids=["button", "key"])
+@pytest.mark.parametrize(
+    "how", [pytest.param(PRESS, id="button"), pytest.param(ESCAPE, id="key", marks=pytest.mark.nightly("ci"))]
+)
 async def test_a_call_that_is_hung_up_while_it_is_set_up_is_over(site: Node, page: Page, how: str) -> None:
     server, _ = site
     for step in STEPS:

@@ -24,7 +24,7 @@ from tests.support.webrtc.chromium import chromium
 from tests.support.webrtc.livekit_page import NEWEST, livekit_client, npm_file, sdk_page
 from tests.support.webrtc.rooms import AGENT, invite, microphone, write_web_site
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly("ci")]
 
 ADDRESS = "10.77.0.1"
 SECRET = "a-secret-shared-with-coturn"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ from pipeline.call_progress.answer_detection import AnswerDecision, AnswerDetect
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.engines.tables import problem_of
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
-from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from tests.support.sip.callers import at_level, spoken
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, converse, voice
 from tests.support.speech.lines import RATE_HZ, Wave, cadence, music, quiet, tone
 
 HELLO = Say("good morning this is the clinic")
@@ -36,26 +33,10 @@ def greeting() -> Wave:
 
 def call(wave: Wave, *, agent: FakeAgent | None = None, ends_s: float = 40.0, **line: Any) -> Played:
     """One call whose far end sounds like `wave`, by an agent with these settings."""
-
-    async def scene() -> Played:
-        leg = FakeLeg()
-        leg.says(0.0, np.asarray(wave, np.int16))
-        leg.ends(ends_s)
-        speaks = agent or FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
-        stage = AnswerDetector(AnswerDetectionSettings(**line))
-        settings = SessionSettings()
-        session = Session(
-            leg=leg,
-            agent=speaks,
-            stt=FakeStt(),
-            tts=FakeTts(),
-            settings=settings,
-            phrases=await Phrases.prepare([FakeTts()], settings),
-            answer_detector=stage,
-        )
-        return Played(await session.run(), leg, speaks)
-
-    return play(scene)
+    speaks = agent or FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
+    stage = AnswerDetector(AnswerDetectionSettings(**line))
+    says = [(0.0, np.asarray(wave, np.int16))]
+    return Played(*converse(speaks, says=says, ends_s=ends_s, answer_detector=stage), speaks)
 
 
 class Played:
@@ -175,33 +156,19 @@ def test_who_hangs_up_while_the_line_is_judged() -> None:
 
 
 def test_a_call_can_be_stopped_while_the_line_is_judged() -> None:
-    async def scene() -> SessionResult:
-        stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
-        session = Session(
-            leg=FakeLeg(), agent=FakeAgent(), stt=FakeStt(), tts=FakeTts(), answer_detector=stage
-        )
-        loop = asyncio.get_running_loop()
-        loop.call_later(0.5, session.write, "hello")
-        loop.call_later(1.0, session.stop)
-        return await session.run()
-
-    assert play(scene).reason is EndReason.STOPPED
+    stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
+    stops = [(1.0, Session.stop)]
+    result, _ = converse(FakeAgent(), written=[(0.5, "hello")], later=stops, answer_detector=stage)
+    assert result.reason is EndReason.STOPPED
 
 
 def test_what_is_said_after_the_greeting_is_understood() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        leg.says(0.8, np.asarray(at_level(spoken(("Hello?",))[0], -20), np.int16))
-        leg.says(5.5, voice(0.5))
-        agent = FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
-        stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
-        result = await Session(
-            leg=leg, agent=agent, stt=FakeStt("yes"), tts=FakeTts(), answer_detector=stage
-        ).run()
-        assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
-        return result
-
-    assert play(scene).disposition == "confirmed"
+    says = [(0.8, np.asarray(at_level(spoken(("Hello?",))[0], -20), np.int16)), (5.5, voice(0.5))]
+    agent = FakeAgent([HELLO, Expect(Expected(kinds=("yes_no",)))], BYE)
+    stage = AnswerDetector(AnswerDetectionSettings(answering_machine="hang_up"))
+    result, _ = converse(agent, says=says, stt=FakeStt("yes"), answer_detector=stage)
+    assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
+    assert result.disposition == "confirmed"
 
 
 def test_what_is_heard_before_the_answer_is_on_the_record() -> None:

@@ -116,6 +116,32 @@ async def test_streams_of_a_plane_that_was_closed_may_be_shut_still() -> None:
         plane.shut(number, own)
 
 
+async def test_a_row_is_memory_no_longer_once_its_stream_is_shut_and_serves_the_next_one() -> None:
+    plane = Plane(asyncio.get_running_loop(), capacity=1)
+    heard: list[int] = []
+    with bound() as far:
+        for _ in range(3):
+            heard.clear()
+            with bound() as own:
+                number = stream(plane, own, far, lambda kind, frames, _: heard.append(frames))
+                for sequence in range(5):
+                    far.sendto(packet(sequence), own.getsockname())
+                await until(lambda: bool(heard) and heard[-1] == 5)
+                assert plane.rows[number]["heard"].any()
+                plane.shut(number, own)
+            await until(lambda: _is_free(plane))
+            assert not plane.rows[number]["heard"].any()
+    plane.close()
+
+
+def _is_free(plane: Plane) -> bool:
+    try:
+        plane.give_back(plane.reserve())
+    except PlaneFull:
+        return False
+    return True
+
+
 async def test_a_stream_that_python_holds_stops_no_other() -> None:
     plane = Plane(asyncio.get_running_loop())
     with bound() as far, bound() as one, bound() as other:

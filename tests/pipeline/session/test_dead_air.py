@@ -9,8 +9,7 @@ import pytest
 from pipeline.agent import AgentAct, HangUp, Say, SendDigits, Trouble
 from pipeline.result import SessionResult
 from pipeline.session.dead_air import DeadAirWatch
-from pipeline.session.session import Session
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import FakeAgent, FakeStt, converse, voice
 
 Noted = list[tuple[float, float, str]]
 
@@ -92,9 +91,4 @@ def test_the_silence_of_a_caller_who_was_answered_is_their_own(answer: Sequence[
 def asked_once(answer: Sequence[AgentAct]) -> SessionResult:
     """A call in which the caller says one thing, is answered, and says no more."""
     agent = FakeAgent((Say("hello"),), answer, (Say("goodbye"), HangUp()))
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg([(2.0, voice(0.5))])
-        return await Session(leg=leg, agent=agent, stt=FakeStt("hello"), tts=FakeTts()).run()
-
-    return play(scene)
+    return converse(agent, says=[(2.0, voice(0.5))], stt=FakeStt("hello"))[0]

@@ -25,9 +25,7 @@ from pipeline.agent import (
     UserSilent,
     Wait,
 )
-from pipeline.result import EndReason, SessionResult
-from pipeline.session.prompts import Phrases
-from pipeline.session.session import Session
+from pipeline.result import EndReason
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.transcript import Role
@@ -40,40 +38,15 @@ from tests.support.speech.conversation import (
     FakeTts,
     Polyglot,
     Watching,
-    play,
+    agent_texts,
+    converse,
+    latency_of,
     voice,
 )
 
 SETTINGS = SessionSettings()
 GREETING = Say("hello this is the clinic calling")
 BYE = (Say("thank you goodbye"), HangUp("confirmed"))
-
-
-def converse(
-    agent: Any,
-    *,
-    stt: FakeStt | None = None,
-    prepare: Any = None,
-    settings: SessionSettings = SETTINGS,
-    tts: FakeTts | None = None,
-    **more: Any,
-) -> tuple[SessionResult, FakeLeg]:
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg()
-        if prepare is not None:
-            prepare(leg)
-        phrases = await Phrases.prepare([FakeTts()], settings)
-        session = Session(
-            leg=leg, agent=agent, stt=stt or FakeStt(), tts=tts or FakeTts(), settings=settings,
-            phrases=phrases, **more,
-        )  # fmt: skip
-        return await session.run(), leg
-
-    return play(scene)
-
-
-def agent_texts(result: SessionResult) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is Role.AGENT]
 
 
 def longest_gap(leg: FakeLeg) -> float:
@@ -86,24 +59,17 @@ def longest_gap(leg: FakeLeg) -> float:
 def test_an_answer_that_takes_less_than_the_silence_costs_nothing() -> None:
     agent = FakeAgent([GREETING], [0.2, *BYE])
     result, _ = converse(
-        agent,
-        stt=FakeStt("tuesday", delay_s=0.05),
-        tts=FakeTts(delay_s=0.1),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        agent, stt=FakeStt("tuesday", delay_s=0.05), tts=FakeTts(delay_s=0.1), says=[(3.0, voice(0.5))]
     )
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.voice_to_voice_ms == pytest.approx(SETTINGS.endpoint_ms, abs=1)
     assert latency.agent_ms == latency.tts_ms == 0
 
 
 def test_what_is_left_of_it_is_all_that_is_waited_for() -> None:
     agent = FakeAgent([GREETING], [0.6, *BYE])
-    result, _ = converse(
-        agent, stt=FakeStt("tuesday", delay_s=0.05), prepare=lambda leg: leg.says(3.0, voice(0.5))
-    )
-    latency = result.turns[-1].latency
-    assert latency is not None
+    result, _ = converse(agent, stt=FakeStt("tuesday", delay_s=0.05), says=[(3.0, voice(0.5))])
+    latency = latency_of(result.turns[-1])
     assert latency.voice_to_voice_ms == pytest.approx(100 + 50 + 600, abs=1)
     assert latency.agent_ms == pytest.approx(100 + 50 + 600 - SETTINGS.endpoint_ms, abs=1)
     assert latency.server_ms == pytest.approx(0, abs=1)
@@ -120,12 +86,7 @@ class Growing(FakeStt):
 
 def test_who_goes_on_hears_nothing_of_an_answer_to_half_of_it() -> None:
     agent = FakeAgent([GREETING], [Say("never heard")], BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-
-    result, leg = converse(agent, stt=Growing(), prepare=caller)
+    result, leg = converse(agent, stt=Growing(), says=[(3.0, voice(0.5)), (3.8, voice(0.5))])
     said = [event for event in agent.events if isinstance(event, UserSaid)]
     assert [(event.text, event.continues) for event in said] == [("red", False), ("red green", True)]
     assert agent_texts(result) == [GREETING.text, "thank you goodbye"]
@@ -158,12 +119,7 @@ class Careful:
 
 def test_an_agent_can_wait_until_the_turn_is_certain() -> None:
     agent = Careful(*BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-
-    result, leg = converse(agent, stt=Growing(), prepare=caller)
+    result, leg = converse(agent, stt=Growing(), says=[(3.0, voice(0.5)), (3.8, voice(0.5))])
     assert [text for text, _ in agent.done] == ["red green"]
     assert agent.done[0][1] - leg.started_at == pytest.approx(4.3 + SETTINGS.endpoint_ms / 1000, abs=0.03)
     assert result.reason is EndReason.AGENT
@@ -173,12 +129,7 @@ def test_an_agent_can_wait_until_the_turn_is_certain() -> None:
 def test_nothing_is_done_for_a_turn_that_goes_on(act: AgentAct) -> None:
     agent = FakeAgent([GREETING], [act], BYE)
     seen = Watching()
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-
-    result, leg = converse(agent, stt=Growing(), prepare=caller, observer=seen)
+    result, leg = converse(agent, stt=Growing(), says=[(3.0, voice(0.5)), (3.8, voice(0.5))], observer=seen)
     assert (result.reason, result.disposition) == (EndReason.AGENT, "confirmed")
     assert leg.dtmf == ""
     assert result.do_not_call is None
@@ -189,46 +140,30 @@ def test_the_next_question_does_not_change_how_the_rest_of_the_answer_is_heard()
     digits = Expected(kinds=("digits",), digits=4)
     agent = FakeAgent([GREETING], [Expect(digits), Say("which digits")], [Expect(digits), Say("which")], BYE)
     stt = Growing()
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-        leg.says(7.0, voice(0.5))
-
-    converse(agent, stt=stt, prepare=caller)
+    converse(agent, stt=stt, says=[(3.0, voice(0.5)), (3.8, voice(0.5)), (7.0, voice(0.5))])
     assert [listening.expected for listening in stt.listenings] == [None, digits]
 
 
 def test_an_agent_that_fails_early_is_not_heard_to_fail_before_the_turn_is_over() -> None:
     agent = FakeAgent([GREETING], [RuntimeError("no")], BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-
-    result, _ = converse(agent, stt=Growing(), prepare=caller)
+    result, _ = converse(agent, stt=Growing(), says=[(3.0, voice(0.5)), (3.8, voice(0.5))])
     assert result.reason is EndReason.AGENT
     assert SETTINGS.apology not in agent_texts(result)
 
 
 def test_who_hangs_up_in_a_second_thought_is_quoted_whole() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.8, voice(0.5))
-        leg.ends(4.32)
-
-    result, _ = converse(FakeAgent([GREETING], [Say("never heard")]), stt=Growing(), prepare=caller)
+    result, _ = converse(
+        FakeAgent([GREETING], [Say("never heard")]),
+        stt=Growing(),
+        says=[(3.0, voice(0.5)), (3.8, voice(0.5))],
+        ends_s=4.32,
+    )
     assert [entry.text for entry in result.transcript if entry.role is Role.CALLER] == ["red green"]
 
 
 def test_a_cough_while_the_agent_thinks_does_not_make_it_think_again() -> None:
     agent = FakeAgent([GREETING], [1.2, *BYE])
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(4.2, voice(0.2))
-
-    result, _ = converse(agent, stt=FakeStt("tuesday"), prepare=caller)
+    result, _ = converse(agent, stt=FakeStt("tuesday"), says=[(3.0, voice(0.5)), (4.2, voice(0.2))])
     assert [event.text for event in agent.events if isinstance(event, UserSaid)] == ["tuesday"]
     assert agent.closed_early == 0
     assert result.reason is EndReason.AGENT
@@ -250,12 +185,7 @@ def test_an_agent_that_waits_is_silent_without_a_filler_or_a_reprompt() -> None:
 
 def test_the_caller_ends_a_wait_and_a_cough_does_not() -> None:
     agent = FakeAgent([Say("take your time"), Wait(20.0), Say("are you back")], BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(4.0, voice(0.12))
-        leg.says(8.0, voice(0.6))
-
-    result, _ = converse(agent, stt=FakeStt("i am back"), prepare=caller)
+    result, _ = converse(agent, stt=FakeStt("i am back"), says=[(4.0, voice(0.12)), (8.0, voice(0.6))])
     said = [event for event in agent.events if isinstance(event, UserSaid)]
     assert [event.text for event in said] == ["i am back"]
     assert agent_texts(result) == ["take your time", "thank you goodbye"]
@@ -270,16 +200,10 @@ def test_nobody_waits_for_ever() -> None:
 def test_both_sides_change_the_language() -> None:
     agent = FakeAgent([GREETING], [SwitchLanguage("ar"), Say("مرحبا كيف حالك")], BYE)
     tts, stt = Polyglot(), Bilingual("arabic please", "لحظة", "شكرا")
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(6.0, voice(0.5))
-
-    result, _ = converse(agent, stt=stt, tts=tts, prepare=caller)
+    result, _ = converse(agent, stt=stt, tts=tts, says=[(3.0, voice(0.5)), (6.0, voice(0.5))])
     assert [language for language, _ in tts.said] == ["en", "ar", "ar"]
     assert stt.languages == ["en", "ar"]
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_unfinished_ms, abs=1)  # "one moment"
 
 
@@ -291,7 +215,7 @@ def test_who_does_not_want_to_be_called_is_told_of_at_once() -> None:
             asked.append(reason)
 
     agent = FakeAgent([GREETING, DoNotCall("never again")])
-    result, _ = converse(agent, observer=Told(), prepare=lambda leg: leg.ends(5.0))
+    result, _ = converse(agent, observer=Told(), ends_s=5.0)
     assert asked == ["never again"]
     assert result.do_not_call == "never again"
 
@@ -309,9 +233,7 @@ def test_who_does_not_want_to_be_called_is_told_of_at_once() -> None:
 )
 def test_a_long_silence_names_who_was_late(agent: Any, stt: FakeStt, tts: FakeTts, cause: str) -> None:
     settings = SessionSettings(dead_air_ms=2500, stt_deadline_ms=2200, tts_stall_ms=4000)
-    result, _ = converse(
-        agent, stt=stt, tts=tts, settings=settings, prepare=lambda leg: leg.says(6.0, voice(0.5))
-    )
+    result, _ = converse(agent, stt=stt, tts=tts, settings=settings, says=[(6.0, voice(0.5))])
     late = [silence for silence in result.silences if silence.start_ms > 5000]
     assert late
     assert late[0].cause == cause
@@ -321,22 +243,16 @@ def test_a_long_silence_names_who_was_late(agent: Any, stt: FakeStt, tts: FakeTt
 
 
 def test_a_line_on_hold_is_a_silence_of_the_far_end() -> None:
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        leg.held = True
-        asyncio.get_running_loop().call_later(20, setattr, leg, "held", False)
-        session = Session(leg=leg, agent=FakeAgent([GREETING, HangUp()]), stt=FakeStt(), tts=FakeTts())
-        return await session.run()
-
-    (silence,) = play(scene).silences
+    leg = FakeLeg()
+    leg.held = True
+    result, _ = converse(FakeAgent([GREETING, HangUp()]), leg, later=[(20.0, lambda _: leg.resume())])
+    (silence,) = result.silences
     assert silence.cause in ("held", "closing")
     assert silence.ms == pytest.approx(20_000, abs=50)
 
 
 def test_a_caller_who_thinks_is_no_silence_of_ours() -> None:
-    result, _ = converse(
-        FakeAgent([GREETING], BYE), stt=FakeStt("tuesday"), prepare=lambda leg: leg.says(9.0, voice(0.5))
-    )
+    result, _ = converse(FakeAgent([GREETING], BYE), stt=FakeStt("tuesday"), says=[(9.0, voice(0.5))])
     assert result.silences == ()
 
 
@@ -344,10 +260,7 @@ def test_a_caller_who_thinks_is_no_silence_of_ours() -> None:
 def test_no_silence_outlasts_the_filler(thinks_s: float) -> None:
     agent = FakeAgent([GREETING], [thinks_s, *BYE])
     _, leg = converse(
-        agent,
-        stt=FakeStt("tuesday"),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
-        settings=SessionSettings(max_failures=0),
+        agent, stt=FakeStt("tuesday"), says=[(3.0, voice(0.5))], settings=SessionSettings(max_failures=0)
     )
     moments = [leg.started_at + 3.5, *(moment for moment, _ in leg.frames if moment > leg.started_at + 3.5)]
     assert max(b - a for a, b in pairwise(moments)) < SETTINGS.dead_air_ms / 1000 + 0.05
@@ -360,7 +273,7 @@ def test_a_caller_whose_agent_broke_is_handed_to_a_person(caplog: pytest.LogCapt
             FakeAgent([GREETING], [RuntimeError("no")]),
             stt=FakeStt("tuesday"),
             settings=settings,
-            prepare=lambda leg: leg.says(3.0, voice(0.5)),
+            says=[(3.0, voice(0.5))],
         )
     assert agent_texts(result)[-1] == settings.apology
     assert (result.reason, result.transfer_target) == (EndReason.TRANSFER, "desk")

@@ -7,38 +7,29 @@ import pytest
 from pipeline.agent import HangUp, Say
 from pipeline.result import SessionResult
 from pipeline.session.pronunciation import Pronunciation
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import SpokenWord
-from pipeline.transcript import Role
-from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt, FakeTts, play
+from tests.support.speech.conversation import (
+    FakeAgent,
+    FakeTts,
+    agent_texts,
+    converse,
+)
 
 TABLE = {"Nguyen": "win", "Openline": "open line", "GIF": "jif"}
 WRITTEN = "Hello from Nguyen, at Openline - not openlines."
 
 
 def said(tts: FakeTts) -> SessionResult:
-    async def scene() -> SessionResult:
-        return await Session(
-            leg=FakeLeg(),
-            agent=FakeAgent([Say(WRITTEN), HangUp()]),
-            stt=FakeStt(),
-            tts=tts,
-            settings=SessionSettings(pronunciation=TABLE),
-        ).run()
-
-    return play(scene)
-
-
-def transcript(result: SessionResult) -> str:
-    return " ".join(entry.text for entry in result.transcript if entry.role is Role.AGENT)
+    settings = SessionSettings(pronunciation=TABLE)
+    return converse(FakeAgent([Say(WRITTEN), HangUp()]), tts=tts, settings=settings)[0]
 
 
 def test_the_voice_gets_the_spoken_words_and_the_transcript_the_written_ones() -> None:
     tts = FakeTts()
     result = said(tts)
     assert tts.asked == ["Hello from win, at open line - not openlines."]
-    assert transcript(result) == WRITTEN
+    assert " ".join(agent_texts(result)) == WRITTEN
 
 
 @pytest.mark.parametrize("at", [3, 5, 6])
@@ -48,7 +39,7 @@ def test_a_voice_that_breaks_off_goes_on_at_the_written_word(at: int) -> None:
     result = said(tts)
     rest = tts.asked[1].split()
     assert tts.asked[0].split()[-len(rest) :] == rest
-    assert transcript(result) == WRITTEN
+    assert " ".join(agent_texts(result)) == WRITTEN
 
 
 @pytest.mark.parametrize(

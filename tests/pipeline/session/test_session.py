@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import wave
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -31,8 +31,7 @@ from pipeline.audio.dtmf import tone
 from pipeline.endpointing.detector import EndOfTurnDetector
 from pipeline.endpointing.policy import TurnEvidence
 from pipeline.errors import LanguageRefused
-from pipeline.media.recording import RecordingWriter
-from pipeline.result import EndReason, SessionResult
+from pipeline.result import EndReason
 from pipeline.session.prompts import Phrases
 from pipeline.session.session import Session
 from pipeline.session.word_clock import HEARD_LATER_MS
@@ -46,7 +45,10 @@ from tests.support.speech.conversation import (
     FakeStt,
     FakeTts,
     Watching,
+    converse,
+    latency_of,
     play,
+    texts,
     voice,
 )
 
@@ -56,47 +58,13 @@ GREETING = Say("hello this is the clinic calling")
 BYE = (Say("thank you goodbye"), HangUp("confirmed"))
 
 
-def converse(
-    agent: FakeAgent,
-    *,
-    stt: FakeStt | None = None,
-    tts: FakeTts | None = None,
-    prepare: Any = None,
-    written: Sequence[tuple[float, str]] = (),
-    settings: SessionSettings = SETTINGS,
-    **more: Any,
-) -> tuple[SessionResult, FakeLeg]:
-    """Plays one call to its end. `prepare(leg)` says what the caller does, `written` what they write when."""
-
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg()
-        if prepare is not None:
-            prepare(leg)
-        voices = tts or FakeTts()
-        phrases = await Phrases.prepare([FakeTts()], settings)
-        session = Session(
-            leg=leg, agent=agent, stt=stt or FakeStt(), tts=voices, settings=settings, phrases=phrases, **more
-        )
-        for at_s, text in written:
-            asyncio.get_running_loop().call_later(at_s, session.write, text)
-        return await session.run(), leg
-
-    return play(scene)
-
-
-def texts(result: SessionResult, role: Role) -> list[str]:
-    return [entry.text for entry in result.transcript if entry.role is role]
-
-
 # A call as it should be -------------------------------------------------------------------------------------
 
 
 def test_greeting_answer_farewell() -> None:
     agent = FakeAgent([GREETING, Expect(Expected(kinds=("yes_no",)))], BYE)
     seen = Watching()
-    result, leg = converse(
-        agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)), observer=seen
-    )
+    result, leg = converse(agent, stt=FakeStt("yes"), says=[(3.0, voice(0.5))], observer=seen)
     assert result.reason is EndReason.AGENT
     assert result.disposition == "confirmed"
     assert [type(event) for event in agent.events] == [CallOpened, UserSaid]
@@ -123,9 +91,7 @@ def test_first_sound_leaves_at_once() -> None:
 
 
 def test_words_lie_on_the_media_clock() -> None:
-    result, _ = converse(
-        FakeAgent([GREETING], BYE), stt=FakeStt("yes please"), prepare=lambda leg: leg.says(3.0, voice(0.5))
-    )
+    result, _ = converse(FakeAgent([GREETING], BYE), stt=FakeStt("yes please"), says=[(3.0, voice(0.5))])
     caller = next(entry for entry in result.transcript if entry.role is Role.CALLER)
     assert caller.start_ms == pytest.approx(3000, abs=70)
     assert caller.end_ms == pytest.approx(3500, abs=70)
@@ -164,12 +130,7 @@ def test_words_are_shown_when_their_sound_begins(has_words: bool) -> None:
 
 def test_words_are_cut_where_the_voice_was_cut() -> None:
     seen = FollowsWords()
-    converse(
-        FakeAgent([LONG], BYE),
-        stt=FakeStt("stop"),
-        prepare=lambda leg: leg.says(1.5, voice(0.6)),
-        observer=seen,
-    )
+    converse(FakeAgent([LONG], BYE), stt=FakeStt("stop"), says=[(1.5, voice(0.6))], observer=seen)
     assert seen.entries[0].interrupted
     assert seen.entries[0].text == "one two three four five six"
     assert [text for text, _ in seen.told if text.startswith("one")][-1] == seen.entries[0].text
@@ -185,11 +146,8 @@ def test_nobody_who_does_not_ask_is_told_each_word() -> None:
 
 
 def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() -> None:
-    result, leg = converse(
-        FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5))
-    )
-    latency = result.turns[-1].latency
-    assert latency is not None
+    result, leg = converse(FakeAgent([GREETING], BYE), stt=FakeStt("yes"), says=[(3.0, voice(0.5))])
+    latency = latency_of(result.turns[-1])
     assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_ms, abs=1)
     assert latency.server_ms < 1
     assert latency.stt_ms == latency.agent_ms == latency.tts_ms == 0
@@ -202,11 +160,11 @@ def test_latency_is_the_endpoint_and_nothing_else_when_engines_take_no_time() ->
 def test_no_answer_begins_over_a_voice_that_goes_on(begins_ms: int) -> None:
     """The voice begins around the moment of the answer; after two frames of it everybody can hear it."""
 
-    def prepare(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(begins_ms / 1000, voice(0.6))
-
-    _, leg = converse(FakeAgent([GREETING], BYE), stt=FakeStt("a table", "a table for two"), prepare=prepare)
+    _, leg = converse(
+        FakeAgent([GREETING], BYE),
+        stt=FakeStt("a table", "a table for two"),
+        says=[(3.0, voice(0.5)), (begins_ms / 1000, voice(0.6))],
+    )
     begun = next(moment - leg.started_at for moment, _ in leg.frames if moment > leg.started_at + 3.6)
     assert not begins_ms / 1000 + 0.041 < begun < begins_ms / 1000 + 0.6
 
@@ -216,10 +174,9 @@ def test_latency_names_who_took_the_time() -> None:
         FakeAgent([GREETING], [0.3, *BYE]),
         stt=FakeStt("yes", delay_s=0.45),
         tts=FakeTts(delay_s=0.1),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        says=[(3.0, voice(0.5))],
     )
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.stt_ms == pytest.approx(100 + 450 - 500, abs=1)  # asked at 100 ms, wanted at 500
     assert latency.agent_ms == pytest.approx(300, abs=1)
     assert latency.tts_ms == pytest.approx(100, abs=1)
@@ -236,10 +193,7 @@ def test_a_judge_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int
 
     asked: list[TurnEvidence] = []
     result, _ = converse(
-        FakeAgent([GREETING], BYE),
-        stt=FakeStt("tuesday"),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
-        detector=Judge(),
+        FakeAgent([GREETING], BYE), stt=FakeStt("tuesday"), says=[(3.0, voice(0.5))], detector=Judge()
     )
     (evidence,) = asked
     assert (evidence.words, evidence.asked, evidence.language) == ("tuesday", GREETING.text, "en")
@@ -248,26 +202,22 @@ def test_a_judge_decides_how_long_a_pause_is_waited_for(p: float, waited_ms: int
     assert evidence.audio.size == pytest.approx(3.62 * 8000, abs=640)
     loud = np.flatnonzero(np.abs(evidence.audio.astype(int)) > 500) / 8000
     assert loud[-1] == pytest.approx(3.5, abs=0.03)
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.endpoint_ms == pytest.approx(waited_ms, abs=1)
 
 
 def test_expected_answer_reaches_the_recogniser_and_shortens_the_pause() -> None:
     expected = Expected(kinds=("yes_no",))
     stt = FakeStt("yes")
-    result, _ = converse(
-        FakeAgent([Expect(expected), GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5))
-    )
+    result, _ = converse(FakeAgent([Expect(expected), GREETING], BYE), stt=stt, says=[(3.0, voice(0.5))])
     assert stt.listenings[0].expected == expected
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.endpoint_ms == pytest.approx(SETTINGS.endpoint_complete_ms, abs=1)
 
 
 def test_recogniser_gets_the_sound_from_before_the_voice_was_certain() -> None:
     stt = FakeStt("yes")
-    converse(FakeAgent([GREETING], BYE), stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    converse(FakeAgent([GREETING], BYE), stt=stt, says=[(3.0, voice(0.5))])
     first_loud = next(i for i, frame in enumerate(stt.listenings[0].pushed) if abs(frame).max() > 1000)
     assert 5 <= first_loud <= 14
 
@@ -275,12 +225,7 @@ def test_recogniser_gets_the_sound_from_before_the_voice_was_certain() -> None:
 def test_every_answer_is_an_utterance_of_its_own() -> None:
     agent = FakeAgent([GREETING], [Say("which day")], BYE)
     stt = FakeStt("yes", "monday")
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(6.0, voice(0.5))
-
-    result, _ = converse(agent, stt=stt, prepare=caller)
+    result, _ = converse(agent, stt=stt, says=[(3.0, voice(0.5)), (6.0, voice(0.5))])
     assert texts(result, Role.CALLER) == ["yes", "monday"]
     assert [listening.closed for listening in stt.listenings] == [True, True]
     assert [turn.user_text for turn in result.turns] == ["", "yes", "monday"]
@@ -289,12 +234,9 @@ def test_every_answer_is_an_utterance_of_its_own() -> None:
 def test_pause_inside_an_utterance_is_one_turn() -> None:
     agent = FakeAgent([GREETING], BYE)
 
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(3.9, voice(0.5))  # 400 ms later: decoded in between, but not the end
-
     stt = FakeStt("my number is five")
-    result, _ = converse(agent, stt=stt, prepare=caller)
+    # 400 ms lie in between: decoded there, but not the end
+    result, _ = converse(agent, stt=stt, says=[(3.0, voice(0.5)), (3.9, voice(0.5))])
     assert len(stt.listenings) == 1
     assert stt.asked == 2
     assert texts(result, Role.CALLER) == ["my number is five"]
@@ -303,11 +245,9 @@ def test_pause_inside_an_utterance_is_one_turn() -> None:
 def test_silence_suppression_ends_the_turn_too() -> None:
     """A sender that stops sending when the caller stops speaking gives no silent frame to notice."""
 
-    def caller(leg: FakeLeg) -> None:
-        leg.suppresses_silence = True
-        leg.says(3.0, voice(0.5))
-
-    result, _ = converse(FakeAgent([GREETING], BYE), stt=FakeStt("yes"), prepare=caller)
+    leg = FakeLeg([(3.0, voice(0.5))])
+    leg.suppresses_silence = True
+    result, _ = converse(FakeAgent([GREETING], BYE), leg, stt=FakeStt("yes"))
     assert texts(result, Role.CALLER) == ["yes"]
     assert result.reason is EndReason.AGENT
 
@@ -319,7 +259,7 @@ LONG = Say("one two three four five six seven eight nine ten")
 
 def test_barge_in_cuts_the_transcript_at_the_last_word_heard() -> None:
     agent = FakeAgent([LONG], BYE)
-    result, leg = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.5, voice(0.6)))
+    result, leg = converse(agent, stt=FakeStt("stop"), says=[(1.5, voice(0.6))])
     cut = result.transcript[0]
     assert cut.interrupted
     # 1.5 s of speech before the caller begins, 240 to 320 ms until that is a barge-in: 5.8 to 6.1 words
@@ -340,47 +280,41 @@ def test_barge_in_cuts_the_transcript_at_the_last_word_heard() -> None:
 def test_barge_in_stops_the_voice_and_the_agent() -> None:
     agent = FakeAgent([GREETING, LONG, LONG, LONG], BYE)
     tts = FakeTts(delay_s=0.2)
-    converse(agent, stt=FakeStt("stop"), tts=tts, prepare=lambda leg: leg.says(2.5, voice(0.8)))
+    converse(agent, stt=FakeStt("stop"), tts=tts, says=[(2.5, voice(0.8))])
     assert agent.closed_early == 1
     assert tts.closed_early == 1
 
 
 def test_words_that_may_not_be_interrupted_are_not() -> None:
     agent = FakeAgent([Say(LONG.text, interruptible=False)], BYE)
-    result, _ = converse(agent, stt=FakeStt("stop"), prepare=lambda leg: leg.says(1.0, voice(0.6)))
+    result, _ = converse(agent, stt=FakeStt("stop"), says=[(1.0, voice(0.6))])
     assert result.transcript[0].text == LONG.text
     assert not result.transcript[0].interrupted
 
 
 def test_hello_over_the_greeting_does_not_stop_it() -> None:
-    result, _ = converse(FakeAgent([LONG], BYE), stt=FakeStt(), prepare=lambda leg: leg.says(0.3, voice(0.6)))
+    result, _ = converse(FakeAgent([LONG], BYE), stt=FakeStt(), says=[(0.3, voice(0.6))])
     assert result.transcript[0].text == LONG.text
     assert result.interruptions == 0
 
 
 def test_who_goes_on_talking_over_the_greeting_gets_the_floor() -> None:
-    result, _ = converse(
-        FakeAgent([LONG], BYE), stt=FakeStt("no"), prepare=lambda leg: leg.says(0.3, voice(2.0))
-    )
+    result, _ = converse(FakeAgent([LONG], BYE), stt=FakeStt("no"), says=[(0.3, voice(2.0))])
     assert result.interruptions == 1
     assert 3 <= len(result.transcript[0].text.split()) <= 5  # a second is protected
 
 
 def test_answer_into_the_agents_last_word_counts() -> None:
     agent = FakeAgent([Say(GREETING.text, interruptible=False)], BYE)  # 1.8 s
-    result, _ = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(1.3, voice(0.3)))
+    result, _ = converse(agent, stt=FakeStt("yes"), says=[(1.3, voice(0.3))])
     assert texts(result, Role.CALLER) == ["yes"]
 
 
 def test_murmur_in_the_middle_is_forgotten() -> None:
     agent = FakeAgent([LONG], BYE)
 
-    def caller(leg: FakeLeg) -> None:
-        leg.says(1.2, voice(0.14))
-        leg.says(4.5, voice(0.4))
-
     stt = FakeStt("yes")
-    result, _ = converse(agent, stt=stt, prepare=caller)
+    result, _ = converse(agent, stt=stt, says=[(1.2, voice(0.14)), (4.5, voice(0.4))])
     assert result.interruptions == 0
     assert len(stt.listenings) == 2
     assert stt.listenings[0].closed
@@ -391,15 +325,11 @@ def test_going_on_before_the_answer_is_heard_makes_one_turn_of_it() -> None:
     """The end-point came too early: the agent is asked again, with all of it."""
     agent = FakeAgent([GREETING], [2.0, Say("never heard")], BYE)
 
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(4.3, voice(0.5))
-
     class Growing(FakeStt):
         def understand(self, listening: Any) -> str:
             return "monday" if self.asked == 1 else "monday or tuesday"
 
-    result, _ = converse(agent, stt=Growing(), prepare=caller)
+    result, _ = converse(agent, stt=Growing(), says=[(3.0, voice(0.5)), (4.3, voice(0.5))])
     first, second = (event for event in agent.events if isinstance(event, UserSaid))
     assert (first.text, first.continues) == ("monday", False)
     assert (second.text, second.continues) == ("monday or tuesday", True)
@@ -416,7 +346,7 @@ def test_going_on_before_the_answer_is_heard_makes_one_turn_of_it() -> None:
 )
 def test_keys_are_collected(keyed: str, expected: int, got: str) -> None:
     agent = FakeAgent([GREETING, Expect(Expected(kinds=("digits",), digits=expected))], BYE)
-    result, _ = converse(agent, prepare=lambda leg: leg.keys(3.0, keyed))
+    result, _ = converse(agent, keys=[(3.0, keyed)])
     assert agent.events[1] == UserKeyed(got)
     assert result.turns[1].keyed == got
 
@@ -425,12 +355,7 @@ def test_the_sound_of_a_key_is_no_speech() -> None:
     """The tone stays in the audio; held down for a second it must not become a turn of the caller's."""
     agent = FakeAgent([GREETING], BYE)
     stt = FakeStt("beep")
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, tone("5", 8000, duration_ms=1000))
-        leg.keys(3.04, "5")
-
-    result, _ = converse(agent, stt=stt, prepare=caller)
+    result, _ = converse(agent, stt=stt, says=[(3.0, tone("5", 8000, duration_ms=1000))], keys=[(3.04, "5")])
     assert agent.events[1] == UserKeyed("5")
     assert stt.asked == 0
     assert texts(result, Role.CALLER) == []
@@ -439,7 +364,7 @@ def test_the_sound_of_a_key_is_no_speech() -> None:
 
 def test_a_key_interrupts_but_not_words_that_may_not_be_and_is_not_lost() -> None:
     agent = FakeAgent([Say(GREETING.text, interruptible=False), Say(LONG.text)], BYE)
-    result, _ = converse(agent, prepare=lambda leg: leg.keys(0.5, "5#"))
+    result, _ = converse(agent, keys=[(0.5, "5#")])
     assert agent.events[1] == UserKeyed("5")
     assert result.transcript[0].text == GREETING.text
     assert result.transcript[1].text != LONG.text
@@ -466,12 +391,8 @@ def test_half_a_character_from_anybody_reaches_nobody() -> None:
         [Say("yes \0"), DoNotCall("told \ud83d me")],
         [HangUp("done \ud83d")],
     )
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-
     result, _ = converse(
-        agent, stt=FakeStt("half \ud83d a word"), written=[(8.0, "bye \ud83d")], prepare=caller
+        agent, stt=FakeStt("half \ud83d a word"), written=[(8.0, "bye \ud83d")], says=[(3.0, voice(0.5))]
     )
     said = [event.text for event in agent.events if isinstance(event, UserSaid)]
     assert said == ["half \ufffd a word", "bye \ufffd"]
@@ -505,10 +426,7 @@ def test_writing_before_the_first_word_is_answered_after_it() -> None:
 def test_going_on_by_voice_before_the_answer_loses_nothing_that_was_written() -> None:
     agent = FakeAgent([GREETING], [2.0, LONG], [2.0, LONG], BYE)
     result, _ = converse(
-        agent,
-        stt=FakeStt("for two"),
-        prepare=lambda leg: leg.says(3.5, voice(0.5)),
-        written=[(3.0, "a table"), (3.2, "please")],
+        agent, stt=FakeStt("for two"), says=[(3.5, voice(0.5))], written=[(3.0, "a table"), (3.2, "please")]
     )
     last = agent.events[-1]
     assert isinstance(last, UserSaid)
@@ -519,14 +437,14 @@ def test_going_on_by_voice_before_the_answer_loses_nothing_that_was_written() ->
 def test_what_was_written_and_answered_is_not_said_again_with_what_is_spoken_later() -> None:
     agent = FakeAgent([GREETING], [LONG], [3.0, LONG], BYE)
 
-    def prepare(leg: FakeLeg) -> None:
-        leg.keys(5.0, "1")
-        leg.keys(5.2, "#")
-        leg.says(5.6, voice(0.5))
-
     expects = SessionSettings(key_pause_ms=300)
     result, _ = converse(
-        agent, stt=FakeStt("for two"), prepare=prepare, written=[(3.0, "a table")], settings=expects
+        agent,
+        stt=FakeStt("for two"),
+        says=[(5.6, voice(0.5))],
+        keys=[(5.0, "1"), (5.2, "#")],
+        written=[(3.0, "a table")],
+        settings=expects,
     )
     last = agent.events[-1]
     assert isinstance(last, UserSaid)
@@ -535,22 +453,15 @@ def test_what_was_written_and_answered_is_not_said_again_with_what_is_spoken_lat
 
 
 def test_the_agent_keys_digits_when_its_words_were_heard() -> None:
-    async def scene() -> None:
-        leg = FakeLeg()
-        moments: list[float] = []
-        original = leg.send_dtmf
-
-        async def send(digits: str) -> None:
+    class Keying(FakeLeg):
+        async def send_dtmf(self, digits: str) -> None:
+            await super().send_dtmf(digits)
             moments.append(asyncio.get_running_loop().time())
-            await original(digits)
 
-        leg.send_dtmf = send  # type: ignore[method-assign]
-        agent = FakeAgent([GREETING, SendDigits("42#"), HangUp()])
-        await Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run()
-        assert leg.dtmf == "42#"
-        assert moments[0] >= leg.frames[-1][0]
-
-    play(scene)
+    moments: list[float] = []
+    _, leg = converse(FakeAgent([GREETING, SendDigits("42#"), HangUp()]), Keying())
+    assert leg.dtmf == "42#"
+    assert moments[0] >= leg.frames[-1][0]
 
 
 # Silence and time -------------------------------------------------------------------------------------------
@@ -586,25 +497,16 @@ def test_no_call_is_longer_than_its_maximum() -> None:
 def test_music_on_hold_is_cut_into_turns() -> None:
     settings = SessionSettings(max_utterance_s=5.0)
     agent = FakeAgent([GREETING], BYE)
-    result, _ = converse(
-        agent, stt=FakeStt("la la la"), settings=settings, prepare=lambda leg: leg.says(3.0, voice(30.0))
-    )
+    result, _ = converse(agent, stt=FakeStt("la la la"), settings=settings, says=[(3.0, voice(30.0))])
     assert texts(result, Role.CALLER)[0] == "la la la"
     assert result.reason is EndReason.AGENT
 
 
 def test_a_held_line_is_not_dead_air() -> None:
     """On hold the leg pulls nothing; nobody apologises to music."""
-
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        agent = FakeAgent([GREETING, HangUp()])
-        leg.held = True
-        session = Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts())
-        asyncio.get_running_loop().call_later(20, setattr, leg, "held", False)
-        return await session.run()
-
-    result = play(scene)
+    leg = FakeLeg()
+    leg.held = True
+    result, _ = converse(FakeAgent([GREETING, HangUp()]), leg, later=[(20.0, lambda _: leg.resume())])
     assert result.reason is EndReason.AGENT
     assert [entry.text for entry in result.transcript] == [GREETING.text]
 
@@ -626,7 +528,9 @@ def test_transfer_leaves_the_leg_alone() -> None:
 
 
 def test_the_caller_hangs_up_in_the_middle() -> None:
-    result, _ = converse(FakeAgent([LONG]), prepare=lambda leg: leg.ends(1.0, "media_timeout"))
+    leg = FakeLeg()
+    leg.ends(1.0, "media_timeout")
+    result, _ = converse(FakeAgent([LONG]), leg)
     assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "media_timeout")
     assert texts(result, Role.AGENT) == ["one two three"]
     assert result.transcript[0].interrupted
@@ -634,33 +538,23 @@ def test_the_caller_hangs_up_in_the_middle() -> None:
 
 
 def test_what_the_caller_said_last_is_in_the_transcript() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.ends(3.6)
-
-    result, _ = converse(FakeAgent([GREETING]), stt=FakeStt("goodbye then"), prepare=caller)
+    result, _ = converse(
+        FakeAgent([GREETING]), stt=FakeStt("goodbye then"), says=[(3.0, voice(0.5))], ends_s=3.6
+    )
     assert texts(result, Role.CALLER) == ["goodbye then"]
 
 
 def test_a_caller_who_hangs_up_while_the_agent_thinks_is_quoted_once() -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.ends(5.0)
-
-    result, _ = converse(FakeAgent([GREETING], [30.0, *BYE]), stt=FakeStt("forget it"), prepare=caller)
+    result, _ = converse(
+        FakeAgent([GREETING], [30.0, *BYE]), stt=FakeStt("forget it"), says=[(3.0, voice(0.5))], ends_s=5.0
+    )
     assert texts(result, Role.CALLER) == ["forget it"]
     assert result.turns[-1].user_text == "forget it"
     assert result.turns[-1].agent_text == ""
 
 
 def test_stop_from_outside() -> None:
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg()
-        session = Session(leg=leg, agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
-        asyncio.get_running_loop().call_later(1.0, session.stop)
-        return await session.run(), leg
-
-    result, leg = play(scene)
+    result, leg = converse(FakeAgent([LONG]), later=[(1.0, Session.stop)])
     assert result.reason is EndReason.STOPPED
     assert result.duration_ms == 1000
     assert leg.hung_up == 1
@@ -672,29 +566,15 @@ def test_a_leg_that_was_gone_before_it_ran() -> None:
             if listener is not None:
                 listener.leg_ended("cancelled", 1000.0)
 
-    async def scene() -> SessionResult:
-        return await Session(leg=Gone(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts()).run()
-
-    result = play(scene)
+    result, _ = converse(FakeAgent([LONG]), Gone())
     assert (result.reason, result.leg_reason) == (EndReason.FAR_END, "cancelled")
     assert result.transcript == ()
 
 
 def test_the_recording_holds_both_sides_where_the_transcript_says(tmp_path: Path) -> None:
-    async def scene() -> SessionResult:
-        loop = asyncio.get_running_loop()
-        writer = RecordingWriter()
-        writer.start()
-        recording = writer.open(tmp_path / "call.wav", rate_hz=8000, now=loop.time())
-        leg = FakeLeg([(3.0, voice(0.5))])
-        session = Session(
-            leg=leg, agent=FakeAgent([GREETING], BYE), stt=FakeStt("yes"), tts=FakeTts(), recording=recording
-        )
-        result = await session.run()
-        await writer.close()
-        return result
-
-    result = play(scene)
+    path = tmp_path / "call.wav"
+    agent = FakeAgent([GREETING], BYE)
+    result, _ = converse(agent, stt=FakeStt("yes"), says=[(3.0, voice(0.5))], record_to=path)
     assert result.recording == tmp_path / "call.wav"
     with wave.open(str(result.recording)) as file:
         stereo = np.frombuffer(file.readframes(file.getnframes()), np.int16).reshape(-1, 2)
@@ -706,29 +586,24 @@ def test_the_recording_holds_both_sides_where_the_transcript_says(tmp_path: Path
         assert inside[-1] == pytest.approx(entry.end_ms, abs=70)
 
 
-def test_stopped_before_it_ran() -> None:
-    async def scene() -> SessionResult:
-        session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
-        session.stop()
-        return await session.run()
-
-    assert play(scene).reason is EndReason.STOPPED
+async def test_stopped_before_it_ran() -> None:
+    session = Session(leg=FakeLeg(), agent=FakeAgent([LONG]), stt=FakeStt(), tts=FakeTts())
+    session.stop()
+    assert (await session.run()).reason is EndReason.STOPPED
 
 
-def test_cancelling_the_task_leaves_nothing_behind() -> None:
-    async def scene() -> None:
-        leg = FakeLeg()
-        agent = FakeAgent([LONG, 1000.0, LONG])
-        task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert leg.listener is None
-        assert agent.closed_early == 1
-        assert len(asyncio.all_tasks()) == 1
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_cancelling_the_task_leaves_nothing_behind() -> None:
+    leg = FakeLeg()
+    agent = FakeAgent([LONG, 1000.0, LONG])
+    task = asyncio.create_task(Session(leg=leg, agent=agent, stt=FakeStt(), tts=FakeTts()).run())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert leg.listener is None
+    assert agent.closed_early == 1
+    assert len(asyncio.all_tasks()) == 1
 
 
 # Engines that fail ------------------------------------------------------------------------------------------
@@ -743,7 +618,7 @@ def longest_silence(leg: FakeLeg, after_s: float, *, until: float = inf) -> floa
 
 def test_a_dead_recogniser_is_words_not_understood() -> None:
     agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
-    result, leg = converse(agent, stt=FakeStt(fails=True), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    result, leg = converse(agent, stt=FakeStt(fails=True), says=[(3.0, voice(0.5))])
     assert isinstance(agent.events[1], UserSaid)
     assert agent.events[1].text == ""
     assert [fault.role for fault in result.faults] == ["stt"]
@@ -753,9 +628,7 @@ def test_a_dead_recogniser_is_words_not_understood() -> None:
 
 def test_a_late_recogniser_is_not_waited_for() -> None:
     agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
-    result, leg = converse(
-        agent, stt=FakeStt("yes", delay_s=60), prepare=lambda leg: leg.says(3.0, voice(0.5))
-    )
+    result, leg = converse(agent, stt=FakeStt("yes", delay_s=60), says=[(3.0, voice(0.5))])
     assert [fault.role for fault in result.faults] == ["stt"]
     assert longest_silence(leg, 3.5) < 2.5
 
@@ -771,7 +644,7 @@ def test_words_that_are_answered_are_in_the_transcript_when_the_recogniser_is_la
 
     agent = FakeAgent([GREETING], BYE)
     stt = Unconfirmed("no i am traveling", delay_s=60)
-    result, _ = converse(agent, stt=stt, prepare=lambda leg: leg.says(3.0, voice(0.8)))
+    result, _ = converse(agent, stt=stt, says=[(3.0, voice(0.8))])
     assert [turn.user_text for turn in result.turns[1:]] == ["no i am traveling"]
     assert texts(result, Role.CALLER) == ["no i am traveling"]
 
@@ -792,7 +665,7 @@ def test_words_that_were_presumed_before_the_caller_went_on_are_not_those_of_the
     agent = FakeAgent([GREETING], [Say("sorry"), HangUp()], [Say("sorry"), HangUp()])
     pause = np.zeros(8000 * 3 // 10, np.int16)
     speech = np.concatenate([voice(0.6), pause, voice(2.0)])
-    result, _ = converse(agent, stt=Withdrawn(delay_s=60), prepare=lambda leg: leg.says(3.0, speech))
+    result, _ = converse(agent, stt=Withdrawn(delay_s=60), says=[(3.0, speech)])
     assert texts(result, Role.CALLER) == [turn.user_text for turn in result.turns[1:] if turn.user_text]
 
 
@@ -802,19 +675,18 @@ def test_a_recogniser_with_a_bug_is_survived() -> None:
             raise ZeroDivisionError
 
     agent = FakeAgent([GREETING], [Say("sorry"), HangUp()])
-    result, _ = converse(agent, stt=Buggy(), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    result, _ = converse(agent, stt=Buggy(), says=[(3.0, voice(0.5))])
     assert result.reason is EndReason.AGENT
 
 
 def test_a_slow_agent_is_covered_by_a_filler() -> None:
     agent = FakeAgent([GREETING], [4.0, *BYE])
-    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    result, leg = converse(agent, stt=FakeStt("yes"), says=[(3.0, voice(0.5))])
     assert texts(result, Role.AGENT) == [GREETING.text, SETTINGS.filler, "thank you goodbye"]
     assert result.turns[-1].fillers == 1
     assert longest_silence(leg, 3.5) < 2.5
     assert result.reason is EndReason.AGENT
-    latency = result.turns[-1].latency
-    assert latency is not None
+    latency = latency_of(result.turns[-1])
     assert latency.agent_ms > 1000
     assert latency.server_ms < 30
 
@@ -850,18 +722,17 @@ def test_a_voice_that_is_awaited_took_the_time_until_the_filler() -> None:
         tts=Slow(),
         stt=FakeStt("yes"),
         settings=SessionSettings(tts_stall_ms=4000),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        says=[(3.0, voice(0.5))],
     )
-    latency = result.turns[-1].latency
+    latency = latency_of(result.turns[-1])
     assert (result.turns[-1].fillers, result.faults) == (1, ())
-    assert latency is not None
     assert latency.tts_ms > 1000
     assert latency.server_ms < 30
 
 
 def test_an_agent_that_takes_six_seconds_is_waited_for() -> None:
     agent = FakeAgent([GREETING], [6.0, *BYE])
-    result, leg = converse(agent, stt=FakeStt("yes"), prepare=lambda leg: leg.says(3.0, voice(0.5)))
+    result, leg = converse(agent, stt=FakeStt("yes"), says=[(3.0, voice(0.5))])
     assert texts(result, Role.AGENT)[-1] == "thank you goodbye"
     assert (result.reason, result.faults) == (EndReason.AGENT, ())
     assert longest_silence(leg, 3.5) < 2.5
@@ -869,10 +740,7 @@ def test_an_agent_that_takes_six_seconds_is_waited_for() -> None:
 
 def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
     result, leg = converse(
-        FakeAgent([GREETING], [1000.0]),
-        stt=FakeStt("yes"),
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
-        settings=STRICT,
+        FakeAgent([GREETING], [1000.0]), stt=FakeStt("yes"), says=[(3.0, voice(0.5))], settings=STRICT
     )
     assert texts(result, Role.AGENT)[-3:] == [SETTINGS.filler, SETTINGS.filler, SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
@@ -886,12 +754,10 @@ def test_an_agent_that_never_answers_ends_in_an_apology() -> None:
 def test_a_caller_is_heard_again_after_a_turn_that_failed(
     fault: Any, again_s: float, said_before: tuple[Say, ...]
 ) -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(3.0, voice(0.5))
-        leg.says(again_s, voice(0.5))
-
     agent = FakeAgent([GREETING], [*said_before, fault], BYE)
-    result, leg = converse(agent, stt=FakeStt("yes", "yes i said"), prepare=caller)
+    result, leg = converse(
+        agent, stt=FakeStt("yes", "yes i said"), says=[(3.0, voice(0.5)), (again_s, voice(0.5))]
+    )
     spoken = [text for text in texts(result, Role.AGENT) if text != SETTINGS.filler]
     assert spoken == [
         GREETING.text,
@@ -906,12 +772,9 @@ def test_a_caller_is_heard_again_after_a_turn_that_failed(
 
 
 def test_turns_that_fail_again_and_again_end_the_call() -> None:
-    def caller(leg: FakeLeg) -> None:
-        for at_s in (3.0, 9.0, 15.0):
-            leg.says(at_s, voice(0.5))
-
+    says = [(at_s, voice(0.5)) for at_s in (3.0, 9.0, 15.0)]
     agent = FakeAgent([GREETING], *[[RuntimeError("a bug")]] * 3)
-    result, _ = converse(agent, stt=FakeStt("yes", "yes", "yes"), prepare=caller)
+    result, _ = converse(agent, stt=FakeStt("yes", "yes", "yes"), says=says)
     assert texts(result, Role.AGENT) == [GREETING.text, SETTINGS.retry, SETTINGS.retry, SETTINGS.apology]
     assert result.reason is EndReason.ENGINE_ERROR
 
@@ -921,7 +784,7 @@ def test_the_apology_stands_behind_what_it_answers() -> None:
         FakeAgent([GREETING], [ValueError("a bug")]),
         stt=FakeStt("yes"),
         settings=STRICT,
-        prepare=lambda leg: leg.says(3.0, voice(0.5)),
+        says=[(3.0, voice(0.5))],
     )
     assert [entry.role for entry in result.transcript] == [Role.AGENT, Role.CALLER, Role.AGENT]
     assert result.turns[-1].latency is not None
@@ -932,7 +795,7 @@ def test_an_agent_that_raises_ends_in_an_apology(caplog: pytest.LogCaptureFixtur
         result, leg = converse(
             FakeAgent([GREETING], [RuntimeError("bug of 12345")]),
             stt=FakeStt("yes"),
-            prepare=lambda leg: leg.says(3.0, voice(0.5)),
+            says=[(3.0, voice(0.5))],
             settings=STRICT,
             call_id="call-7",
         )
@@ -1018,17 +881,10 @@ def test_a_voice_that_is_silent_for_ever_is_covered() -> None:
 
 
 def test_with_no_phrase_prepared_there_is_a_tone() -> None:
-    async def scene() -> tuple[SessionResult, FakeLeg]:
-        leg = FakeLeg()
-        broken = FakeTts()
-        broken.always_fails = True
-        phrases = await Phrases.prepare([broken], SETTINGS)
-        session = Session(
-            leg=leg, agent=FakeAgent([GREETING]), stt=FakeStt(), tts=broken, phrases=phrases, settings=STRICT
-        )
-        return await session.run(), leg
-
-    result, leg = play(scene)
+    broken = FakeTts()
+    broken.always_fails = True
+    phrases = play(lambda: Phrases.prepare([broken], SETTINGS))
+    result, leg = converse(FakeAgent([GREETING]), tts=broken, phrases=phrases, settings=STRICT)
     assert abs(leg.heard).max() > 1000
     assert result.reason is EndReason.ENGINE_ERROR
 
@@ -1045,11 +901,8 @@ def test_a_report_that_raises_does_not_lose_the_call() -> None:
 
 def test_an_agent_without_words_gives_the_floor_back() -> None:
     agent = FakeAgent([], [], BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(1.0, voice(0.5))
-        leg.says(4.0, voice(0.5))
-
-    result, _ = converse(agent, stt=FakeStt("hello", "anybody there"), prepare=caller)
+    result, _ = converse(
+        agent, stt=FakeStt("hello", "anybody there"), says=[(1.0, voice(0.5)), (4.0, voice(0.5))]
+    )
     assert texts(result, Role.CALLER) == ["hello", "anybody there"]
     assert result.reason is EndReason.AGENT

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import wave
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.agent import AgentEvent, Expect, HangUp, Say, UserKeyed, UserSaid
-from pipeline.media.recording import RecordingWriter
 from pipeline.result import SessionResult
-from pipeline.session.session import Session
 from pipeline.settings import SessionSettings
 from pipeline.speech import Expected
 from pipeline.text.redaction import MASK, Redaction
 from tests.support.speech.conversation import (
     FakeAgent,
-    FakeLeg,
     FakeListening,
     FakeStt,
-    FakeTts,
     Watching,
-    play,
+    converse,
     voice,
 )
 
@@ -47,35 +42,8 @@ class Watchful(Watching):
         self.live.append(text)
 
 
-def converse(
-    agent: FakeAgent,
-    prepare: Callable[[FakeLeg], None],
-    *texts: str,
-    seen: Watchful | None = None,
-    stt: FakeStt | None = None,
-    settings: SessionSettings | None = None,
-    path: Path | None = None,
-) -> SessionResult:
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        prepare(leg)
-        writer = RecordingWriter()
-        writer.start()
-        recording = path and writer.open(path, rate_hz=8000, now=asyncio.get_running_loop().time())
-        session = Session(
-            leg=leg,
-            agent=agent,
-            stt=stt or FakeStt(*texts),
-            tts=FakeTts(),
-            settings=settings or SessionSettings(),
-            recording=recording or None,
-            observer=seen,
-        )
-        result = await session.run()
-        await writer.close()
-        return result
-
-    return play(scene)
+def heard_of(agent: FakeAgent, *texts: str, seen: Watchful | None = None, **call: Any) -> SessionResult:
+    return converse(agent, **{"stt": FakeStt(*texts), "observer": seen, **call})[0]
 
 
 def events(agent: FakeAgent, kind: type[AgentEvent]) -> list[AgentEvent]:
@@ -85,12 +53,7 @@ def events(agent: FakeAgent, kind: type[AgentEvent]) -> list[AgentEvent]:
 def test_a_masked_answer_is_dots_for_everybody_but_the_agent(caplog: pytest.LogCaptureFixture) -> None:
     agent, seen = FakeAgent(ASK, THANKS, BYE), Watchful()
     caplog.set_level("DEBUG")
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(2.0, voice(1.0))
-        leg.says(8.0, voice(0.5))
-
-    result = converse(agent, caller, CARD, "no", seen=seen)
+    result = heard_of(agent, CARD, "no", says=[(2.0, voice(1.0)), (8.0, voice(0.5))], seen=seen)
     said = events(agent, UserSaid)
     assert [event.text for event in said if isinstance(event, UserSaid)] == [CARD, "no"]
     assert "four one" not in repr((asdict(result), seen.entries, seen.turns, seen.live, caplog.records))
@@ -104,12 +67,7 @@ def test_a_masked_answer_is_dots_for_everybody_but_the_agent(caplog: pytest.LogC
 def test_masked_keys_are_dots_too(caplog: pytest.LogCaptureFixture) -> None:
     agent = FakeAgent(ASK, THANKS, BYE)
     caplog.set_level("DEBUG")
-
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(2.0, "41111119")
-        leg.keys(8.0, "7#")
-
-    result = converse(agent, caller)
+    result = heard_of(agent, keys=[(2.0, "41111119"), (8.0, "7#")])
     assert events(agent, UserKeyed) == [UserKeyed("41111119"), UserKeyed("7")]
     assert [turn.keyed for turn in result.turns if turn.keyed] == [MASK, "7"]
     assert "41111119" not in repr((asdict(result), caplog.records))
@@ -125,12 +83,7 @@ class Growing(FakeStt):
 def test_a_masked_answer_that_goes_on_after_its_turn_was_taken_stays_masked() -> None:
     early = (Expect(Expected()), 3.0, Say("never heard"))  # its mask is off before the caller goes on
     agent, seen = FakeAgent(ASK, early, BYE), Watchful()
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(2.0, voice(0.8))
-        leg.says(4.0, voice(0.8))
-
-    result = converse(agent, caller, stt=Growing(), seen=seen)
+    result = heard_of(agent, says=[(2.0, voice(0.8)), (4.0, voice(0.8))], stt=Growing(), seen=seen)
     whole = events(agent, UserSaid)[1]
     assert isinstance(whole, UserSaid)
     assert (whole.text, whole.continues) == (f"{CARD} two", True)
@@ -139,12 +92,7 @@ def test_a_masked_answer_that_goes_on_after_its_turn_was_taken_stays_masked() ->
 
 def test_what_was_said_last_under_a_mask_is_not_in_the_transcript() -> None:
     agent = FakeAgent(ASK)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.says(2.0, voice(0.6))
-        leg.ends(2.7)
-
-    result = converse(agent, caller, CARD)
+    result = heard_of(agent, CARD, says=[(2.0, voice(0.6))], ends_s=2.7)
     assert [entry.text for entry in result.transcript][-1] == MASK
 
 
@@ -157,20 +105,23 @@ def _left(path: Path, from_s: float, to_s: float) -> int:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_recording_is_silent_where_the_answer_was(tmp_path: Path, kept: bool) -> None:
-    def caller(leg: FakeLeg) -> None:
-        leg.says(2.0, voice(1.0))
-        leg.says(8.0, voice(0.5))
-
     settings = SessionSettings(record_masked=kept)
     path = tmp_path / "call.wav"
-    converse(FakeAgent(ASK, THANKS, BYE), caller, CARD, "no", settings=settings, path=path)
+    heard_of(
+        FakeAgent(ASK, THANKS, BYE),
+        CARD,
+        "no",
+        says=[(2.0, voice(1.0)), (8.0, voice(0.5))],
+        settings=settings,
+        record_to=path,
+    )
     assert (_left(path, 1.5, 3.4) > 1000) is kept
     assert _left(path, 8.0, 8.5) > 1000
 
 
 def test_keys_end_with_the_terminator_that_the_agent_names() -> None:
     agent = FakeAgent([Expect(Expected(kinds=("digits",), terminator="*"))], BYE)
-    converse(agent, lambda leg: leg.keys(1.0, "12#3*9"))
+    heard_of(agent, keys=[(1.0, "12#3*9")])
     assert events(agent, UserKeyed)[0] == UserKeyed("12#3")
 
 
@@ -178,12 +129,7 @@ def test_keys_end_with_the_terminator_that_the_agent_names() -> None:
 def test_keys_wait_as_long_as_the_agent_says(timeout_s: float, keyed: list[str]) -> None:
     expect = Expect(Expected(kinds=("digits",), key_timeout_s=timeout_s))
     agent = FakeAgent([expect], [expect] if len(keyed) > 1 else BYE, BYE)
-
-    def caller(leg: FakeLeg) -> None:
-        leg.keys(1.0, "12")
-        leg.keys(5.0, "34")
-
-    converse(agent, caller)
+    heard_of(agent, keys=[(1.0, "12"), (5.0, "34")])
     assert events(agent, UserKeyed) == [UserKeyed(each) for each in keyed]
 
 

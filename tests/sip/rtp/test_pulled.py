@@ -79,7 +79,7 @@ def test_frames_that_left_while_the_loop_stood_still_have_their_own_times(
     assert times == pytest.approx([0.0, 0.02, 0.04, 0.06, 0.08])
 
 
-def test_a_frame_has_departed_when_its_copy_is_there_and_not_when_it_is_taken() -> None:
+def test_a_frame_has_departed_when_it_is_there_at_its_gain_and_not_when_it_is_taken() -> None:
     line, _ = talking(2)
     assert said.claim(line.line["word"]) == 0  # as far as the plane's thread has got
     assert line.outgoing.waiting == 1
@@ -96,7 +96,7 @@ def test_what_is_cleared_while_a_frame_is_on_its_way_is_known_once_that_has_left
     def sends() -> None:
         time.sleep(0.05)
         taken = said.claim(row["word"])
-        row["sent"][160 * taken : 160 * (taken + 1)] = 4000
+        row["said"][160 * taken : 160 * (taken + 1)] = 4000
         row["departed"] = taken + 1
         row["owner"] = FREE
 

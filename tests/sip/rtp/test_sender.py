@@ -211,6 +211,16 @@ def test_words_may_wait_for_a_second() -> None:
     assert len(call.sent_at) == AHEAD
 
 
+def test_what_left_is_not_written_over_before_it_was_asked_for() -> None:
+    call = Call()
+    call.say(np.full(160 * AHEAD, 2000, np.int16))
+    call.run(0.4)
+    assert call.stream.outgoing.room == 0
+    heard = call.stream.outgoing.departed()[0]
+    assert len(heard) == len(call.sent_at) == call.stream.outgoing.room
+    assert (heard == 2000).all()
+
+
 def test_the_gain_is_reached_in_steps_and_what_left_is_known_at_its_gain() -> None:
     call = Call()
     call.say(np.full(160 * 20, 8000, np.int16))

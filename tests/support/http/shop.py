@@ -15,10 +15,12 @@ from tests.support.webrtc.web import served
 
 @dataclass
 class Shop:
-    """`asked` is every request that came, whatever it was for: method, path with query, body."""
+    """`asked` is every request that came, whatever it was for: method, path with query, body. `traces`: the
+    `traceparent` of each."""
 
     url: str = ""
     asked: list[tuple[str, str, str]] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
     answer: Any = field(default_factory=lambda: {"arrives": "monday"})
     takes_s: float = 0.0
 
@@ -30,6 +32,7 @@ async def shop() -> AsyncIterator[Shop]:
 
     async def anything(request: web.Request) -> web.Response:
         here.asked.append((request.method, request.path_qs, await request.text()))
+        here.traces.append(request.headers.get("traceparent", ""))
         await asyncio.sleep(here.takes_s)
         return web.json_response(here.answer)
 

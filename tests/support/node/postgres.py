@@ -1,12 +1,16 @@
-"""The PostgreSQL server that the tests of a run share, and databases that they use one after the other."""
+"""The PostgreSQL server that the tests of a run share, in all its processes, and databases that they use one
+after the other."""
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier
@@ -30,13 +34,45 @@ _SIZE = "SELECT pg_database_size(current_database())"
 _OTHERS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
 
+_NAMED = "TESTS_POSTGRES"
+"""The environment variable with the file that names the server's folder, in a run of several processes."""
+
+
 @functools.cache
 def shared() -> Cluster:
-    """The server; it goes with the process."""
-    cluster = Cluster(**FASTER)
-    atexit.register(cluster.remove)
+    """The server: of all processes of a parallel run, the first of which starts it, else of this one."""
+    if _NAMED not in os.environ:
+        cluster = _started()
+        atexit.register(cluster.remove)
+        return cluster
+    with open(os.environ[_NAMED], "a+") as named:
+        fcntl.flock(named, fcntl.LOCK_EX)
+        named.seek(0)
+        if folder := named.read():
+            return Cluster(runs_in=Path(folder))
+        cluster = _started()
+        named.write(str(cluster.folder))
+        return cluster
+
+
+def _started() -> Cluster:
+    cluster = Cluster(**FASTER, max_connections="500")
     cluster.prepare_template()
     return cluster
+
+
+def share_among_processes(named: Path) -> None:
+    """Lets the processes that this one starts share a server, whose folder the file `named` will name."""
+    named.unlink(missing_ok=True)
+    os.environ[_NAMED] = str(named)
+
+
+def remove_shared() -> None:
+    """Removes the server that the processes shared, if any of them has started it."""
+    named = Path(os.environ.pop(_NAMED))
+    if named.exists() and (folder := named.read_text()):
+        Cluster(runs_in=Path(folder)).remove()
+    named.unlink(missing_ok=True)
 
 
 @contextmanager

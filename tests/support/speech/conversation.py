@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,10 +17,15 @@ from bench.support.virtual_clock import VirtualLoop
 from pipeline.agent import AgentAct, AgentEvent, AgentReport
 from pipeline.audio import Pcm, frame_samples
 from pipeline.errors import EngineError
+from pipeline.latency import TurnLatency
 from pipeline.leg import AudioSource, LegListener
-from pipeline.result import SessionObserver, TurnRecord
+from pipeline.media.recording import RecordingWriter
+from pipeline.result import SessionObserver, SessionResult, TurnRecord
+from pipeline.session.prompts import Phrases
+from pipeline.session.session import Session
+from pipeline.settings import SessionSettings
 from pipeline.speech import Expected, HeardWord, Hypothesis, SpeechChunk, SpokenWord
-from pipeline.transcript import TranscriptEntry
+from pipeline.transcript import Role, TranscriptEntry
 
 T = TypeVar("T")
 
@@ -70,7 +77,7 @@ class FakeLeg:
         self._ends: tuple[float, str] | None = None
         self._tick = 0
         self._next: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop
 
     def keys(self, at_s: float, digits: str, gap_s: float = 0.2) -> None:
         """The caller keys `digits` from `at_s` on."""
@@ -84,6 +91,20 @@ class FakeLeg:
         """The caller says something."""
         self._timeline.append((at_s, samples))
 
+    def plays(
+        self, says: Iterable[tuple[float, Pcm]], keys: Iterable[tuple[float, str]], ends_s: float | None
+    ) -> None:
+        """The caller says, keys and hangs up as told."""
+        self._timeline += says
+        for at_s, digits in keys:
+            self.keys(at_s, digits)
+        if ends_s is not None:
+            self.ends(ends_s)
+
+    def resume(self) -> None:
+        """The far end takes the call off hold."""
+        self.held = False
+
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         self.listener, self.source = listener, source
         if self._next is not None:
@@ -91,6 +112,7 @@ class FakeLeg:
             self._next = None
         if source is not None:
             source.on_ready(self._wake)
+            self._loop = asyncio.get_running_loop()
             self.started_at = self._loop.time()
             self._schedule()
 
@@ -254,6 +276,14 @@ class FakeTts:
             self.closed_early += not finished
 
 
+WORD_S = FakeTts.WORD_MS / 1000
+
+
+def spoken(text: str) -> Pcm:
+    """A voice for as long as `text` takes."""
+    return voice(len(text.split()) * WORD_S)
+
+
 class FakeAgent:
     """Answers each event with the next of `answers`: acts, an exception to raise, or seconds to think."""
 
@@ -300,6 +330,24 @@ class Watching(SessionObserver):
         self.states.append(state)
 
 
+class Spelling(FakeStt):
+    """Understands a word for every 300 ms of voice pushed; what it says of silence is nothing."""
+
+    def understand(self, listening: FakeListening) -> str:
+        voiced = sum(1 for frame in listening.pushed if np.abs(frame).max() > 500)
+        said = self.texts[min(self.listenings.index(listening), len(self.texts) - 1)].split()
+        return " ".join(said[: round(voiced * 0.02 / WORD_S)])
+
+
+class Streaming(Spelling):
+    """The same, and says what it has so far without being asked for a result."""
+
+    def listen(self, **about: Any) -> FakeListening:
+        listening = super().listen(**about)
+        listening.partial = lambda: self.understand(listening)  # type: ignore[method-assign]
+        return listening
+
+
 class Bilingual(FakeStt):
     """Notes the language that it listens for."""
 
@@ -322,3 +370,73 @@ class Polyglot(FakeTts):
     def speak(self, text: str, *, language: str) -> AsyncIterator[SpeechChunk]:
         self.said.append((language, text))
         return super().speak(text, language=language)
+
+
+# The call ---------------------------------------------------------------------------------------------------
+
+
+def converse(
+    agent: Any,
+    leg: FakeLeg | None = None,
+    *,
+    says: Iterable[tuple[float, Pcm]] = (),
+    keys: Iterable[tuple[float, str]] = (),
+    ends_s: float | None = None,
+    written: Iterable[tuple[float, str]] = (),
+    later: Iterable[tuple[float, Callable[[Session], object]]] = (),
+    record_to: Path | None = None,
+    stt: Any = None,
+    tts: Any = None,
+    settings: SessionSettings | None = None,
+    **more: Any,
+) -> tuple[SessionResult, FakeLeg]:
+    """Plays one call to its end. What the caller says, keys and writes stands behind its second, and so does
+    what else happens `later`; the caller hangs up at `ends_s`. `more`: for the session."""
+    leg = leg or FakeLeg()
+    leg.plays(says, keys, ends_s)
+
+    async def call() -> SessionResult:
+        used = settings or SessionSettings()
+        parts = {"phrases": await Phrases.prepare([FakeTts()], used), **more}
+        async with recording_to(record_to) as recording:
+            session = Session(
+                leg=leg, agent=agent, stt=stt or FakeStt(), tts=tts or FakeTts(), settings=used,
+                recording=recording, **parts,
+            )  # fmt: skip
+            for at_s, text in written:
+                asyncio.get_running_loop().call_later(at_s, session.write, text)
+            for at_s, happens in later:
+                asyncio.get_running_loop().call_later(at_s, happens, session)
+            return await session.run()
+
+    return play(call), leg
+
+
+@asynccontextmanager
+async def recording_to(path: Path | None, rate_hz: int = RATE_HZ) -> AsyncIterator[Any]:
+    """A recording in `path` that begins now; None where there is to be none."""
+    if path is None:
+        yield None
+        return
+    writer = RecordingWriter()
+    writer.start()
+    try:
+        yield writer.open(path, rate_hz=rate_hz, now=asyncio.get_running_loop().time())
+    finally:
+        await writer.close()
+
+
+def texts(result: SessionResult, role: Role) -> list[str]:
+    """What one side said, as the transcript has it."""
+    return [entry.text for entry in result.transcript if entry.role is role]
+
+
+def latency_of(turn: TurnRecord) -> TurnLatency:
+    """The latency of a turn that has one."""
+    assert turn.latency is not None
+    return turn.latency
+
+
+def agent_texts(result: SessionResult) -> list[str]:
+    """What the agent said, as the transcript has it."""
+    return texts(result, Role.AGENT)

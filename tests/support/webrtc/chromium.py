@@ -23,6 +23,8 @@ FLAGS = (
     "--no-first-run",
     "--disable-extensions",
     "--disable-background-networking",
+    # Else the list below the address bar is a page in a process of its own: 0.5 s of CPU at each start.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup",
     "--autoplay-policy=no-user-gesture-required",
     "--use-fake-device-for-media-stream",
     "--remote-debugging-port=0",

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from multiprocessing.process import BaseProcess
 from typing import Any
 
-from tests.support.paths import ROOT
+from tests.support.node.forked import forked_client
 
 
 class RtcClient:
     """The client's pipe. `events` are the lines it wrote so far."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: BaseProcess, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader
+    ) -> None:
         self._process = process
+        self._stdin = stdin
+        self._stdout = stdout
         self.events: list[dict[str, Any]] = []
         self.report: dict[str, Any] = {}
         self._news = asyncio.Event()
@@ -24,16 +29,14 @@ class RtcClient:
 
     async def line(self) -> dict[str, Any]:
         """The next line."""
-        assert self._process.stdout is not None
-        text = await asyncio.wait_for(self._process.stdout.readline(), 30)
+        text = await asyncio.wait_for(self._stdout.readline(), 30)
         assert text, "the client is gone"
         line: dict[str, Any] = json.loads(text)
         return line
 
     def tell(self, **line: Any) -> None:
         """Writes a line to it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+        self._stdin.write(json.dumps(line).encode() + b"\n")
 
     def follow(self) -> None:
         """Collects events from now on."""
@@ -54,12 +57,11 @@ class RtcClient:
         self.tell(end=True)
         if self._reading is not None:
             await asyncio.wait_for(self._reading, 30)
-        await self._process.wait()
+        await asyncio.to_thread(self._process.join, 30)
         return self.report
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while text := await self._process.stdout.readline():
+        while text := await self._stdout.readline():
             line = json.loads(text)
             self.report = line.get("report", self.report)
             self.events.append(line)
@@ -79,24 +81,21 @@ async def client_process(
 ) -> AsyncIterator[RtcClient]:
     """A process of `module`, told its `options`; killed at the end if it still runs. `is_quiet`: nobody sees
     what it writes on stderr."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        module,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL if is_quiet else None,
-        cwd=ROOT,
-        limit=1 << 20,
-    )
-    client = RtcClient(process)
+    (ours_in, stdin), (ours_out, stdout) = socket.socketpair(), socket.socketpair()
+    process = await asyncio.to_thread(forked_client, module, stdin, stdout, is_quiet=is_quiet)
+    stdin.close()
+    stdout.close()
+    _, writer = await asyncio.open_connection(sock=ours_in)
+    reader, reading = await asyncio.open_connection(sock=ours_out, limit=1 << 20)
+    client = RtcClient(process, writer, reader)
     client.tell(**options)
     try:
         yield client
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        process.kill()
+        await asyncio.to_thread(process.join, 30)
         if client._reading is not None:
             client._reading.cancel()
             await asyncio.gather(client._reading, return_exceptions=True)
+        for each in (writer, reading):
+            each.close()

@@ -10,10 +10,9 @@ from mediaserver.settings import load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import AgentContext
 from pipeline.result import EndReason, SessionResult
-from pipeline.session.session import Session
 from tests.support.http.models import fake_models
 from tests.support.node.node import FAKE_ENGINES, write_site
-from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, play
+from tests.support.speech.conversation import converse
 
 AGENT = """
 [[agent]]
@@ -47,20 +46,8 @@ def called(directory: Path, silence: str) -> SessionResult:
     site = write_site(directory, engines=FAKE_ENGINES, more=AGENT.replace("SILENCE", silence))
     with fake_models():
         agent_engines = asyncio.run(_agent_engines(site.path))
-
-    async def scene() -> SessionResult:
-        agent = agent_engines.agent.join(AgentContext("call", "en", "", {}))
-        session = Session(
-            leg=FakeLeg(),
-            agent=agent,
-            stt=FakeStt(),
-            tts=FakeTts(),
-            settings=agent_engines.session,
-            phrases=agent_engines.phrases,
-        )
-        return await session.run()
-
-    return play(scene)
+    agent = agent_engines.agent.join(AgentContext("call", "en", "", {}))
+    return converse(agent, settings=agent_engines.session, phrases=agent_engines.phrases)[0]
 
 
 async def _agent_engines(path: Path) -> AgentEngines:

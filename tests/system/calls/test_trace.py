@@ -23,6 +23,7 @@ from tests.support.node.node import (
     bearer,
     database_on,
     place_call,
+    rows_of,
     running,
     until_final,
     write_site,
@@ -84,6 +85,21 @@ CALLED = [
     *("> INVITE", "< 401 Unauthorized", "> ACK", "> INVITE"),
     *("< 180 Ringing", "< 200 OK", "> ACK", "< BYE", "> 200 OK"),
 ]
+
+
+async def test_the_trace_of_a_call_that_is_over_is_told_while_the_trace_is_being_written(
+    tmp_path: Path,
+) -> None:
+    site = write_site(tmp_path)
+    site.add('[[trunk]]\nid = "carrier"', f'username = "acme"\npassword = "{SECRET}"')
+    async with challenging_carrier(site), running(site) as (_, client):
+        call_id = await place_call(client)
+        await until_final(client, call_id)
+        ended = await ladder(client, call_id, "200 OK")
+        async with asyncio.timeout(PATIENCE_S):
+            while not await rows_of(site, "SELECT call_id FROM call_traces"):
+                _, trace = await told(client, f"{call_id}/trace")
+                assert trace["messages"] == ended
 
 
 @pytest.mark.parametrize("engine", DATABASES)

@@ -20,6 +20,7 @@ CASES = {
     "two connections": (NEWEST, {"singlePeerConnection": False}, 2),
     "older": (OLDER, {}, 2),
 }
+OTHERS = list(CASES)[1:]
 
 
 async def users(page: SdkPage) -> dict[tuple[int, str], list[str]]:
@@ -45,7 +46,9 @@ async def goes_on(page: SdkPage, person: Any) -> None:
     await page.page.until(f"packetsHeard().then((count) => count > {heard} + 20)", timeout_s=30)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["one connection", *(pytest.param(case, marks=pytest.mark.nightly("ci")) for case in OTHERS)]
+)
 async def test_ice_restarts_and_the_conversation_goes_on(tmp_path: Path, case: str) -> None:
     version, options, connections = CASES[case]
     async with running(write_transfer_site(tmp_path)) as (server, client), sdk_page(version) as page:

@@ -19,6 +19,7 @@ from pipeline.agents.llm.tools.tool import ToolFailed, ToolSpec
 from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient
+from pipeline.net.trace_context import request_fields
 from pipeline.text.templates import fill
 
 IN_QUERY: Final = frozenset(("GET", "DELETE"))
@@ -67,8 +68,7 @@ class HttpTool:
         settings = self._settings
         url, rest = self._url(arguments)
         rest |= {name: fill(text, variables) for name, text in settings.fixed.items()}
-        known_by = {"Idempotency-Key": key} if key else {}
-        headers = {"Accept": "application/json", **known_by, **revealed(settings.headers)}
+        headers = {"Accept": "application/json", **request_fields(key), **revealed(settings.headers)}
         body = None
         if settings.method in IN_QUERY:
             query = urlencode({name: _text(value) for name, value in rest.items()})

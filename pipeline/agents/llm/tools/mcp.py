@@ -20,6 +20,7 @@ from pipeline.engines.tables import revealed
 from pipeline.errors import EngineError
 from pipeline.net.http import HttpAnswer, HttpClient, IsWhole
 from pipeline.net.sse import EventReader
+from pipeline.net.trace_context import request_fields
 from pipeline.net.untrusted import NotJson, clean_text, cleaned, read_json, read_parts
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class McpServer:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": PROTOCOL if begins else self._protocol,
-            **({"Idempotency-Key": key} if key else {}),
+            **request_fields(key),
             **revealed(self.settings.headers),
         }
         if session:

@@ -36,7 +36,8 @@ from pipeline.text.normalise import verbalize
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.http.chat import Call, FakeChat, Part, acts_of, context
 from tests.support.http.llm import BASE, BOOK, LOOK, SPARE, FakeWeb, agent, words
-from tests.support.speech.conversation import play
+
+pytestmark = pytest.mark.virtual_clock
 
 
 def joined(chat: FakeChat, web: FakeWeb | None = None, **settings: Any) -> LlmConversation:
@@ -153,15 +154,12 @@ async def test_a_model_that_fails_before_its_first_word_is_asked_once_more() -> 
         [[]] * 50,
     ],
 )
-def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[list[Part]]) -> None:
-    async def scene() -> None:
-        chat, began = FakeChat(*answers), asyncio.get_running_loop().time()
-        with pytest.raises(EngineError):
-            await acts_of(joined(chat), said("hi"))
-        assert chat.answers
-        assert asyncio.get_running_loop().time() - began <= 6.0
-
-    play(scene)
+async def test_a_model_that_fails_for_good_is_an_engines_error(answers: list[list[Part]]) -> None:
+    chat, began = FakeChat(*answers), asyncio.get_running_loop().time()
+    with pytest.raises(EngineError):
+        await acts_of(joined(chat), said("hi"))
+    assert chat.answers
+    assert asyncio.get_running_loop().time() - began <= 6.0
 
 
 BAD: dict[str, Part] = {
@@ -173,59 +171,46 @@ BAD: dict[str, Part] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_model_is_asked_again_for_as_long_as_there_is_time(bad: str) -> None:
-    async def scene() -> None:
-        loop = asyncio.get_running_loop()
-        chat, began, asked = FakeChat(*[[BAD[bad]]] * 4, ["Here I am."]), loop.time(), []
+async def test_a_model_is_asked_again_for_as_long_as_there_is_time(bad: str) -> None:
+    loop = asyncio.get_running_loop()
+    chat, began, asked = FakeChat(*[[BAD[bad]]] * 4, ["Here I am."]), loop.time(), []
 
-        def answer(body: Mapping[str, Any]) -> Sequence[Part]:
-            asked.append(round(loop.time() - began, 3))
-            return chat.answers.pop(0)
+    def answer(body: Mapping[str, Any]) -> Sequence[Part]:
+        asked.append(round(loop.time() - began, 3))
+        return chat.answers.pop(0)
 
-        chat.script = answer
-        acts = await acts_of(joined(chat), said("hi"))
-        assert acts[1:] == [Say("Here I am.")]
-        assert isinstance(acts[0], Trouble), "the same failure is noted once"
-        assert asked == [0.0, 0.2, 0.6, 1.4, 2.4]
-
-    play(scene)
+    chat.script = answer
+    acts = await acts_of(joined(chat), said("hi"))
+    assert acts[1:] == [Say("Here I am.")]
+    assert isinstance(acts[0], Trouble), "the same failure is noted once"
+    assert asked == [0.0, 0.2, 0.6, 1.4, 2.4]
 
 
 @pytest.mark.parametrize(("late_s", "asked"), [(2.9, 1), (3.5, 2), (5.9, 2)])
-def test_a_lone_model_that_takes_most_of_its_time_is_heard(late_s: float, asked: int) -> None:
+async def test_a_lone_model_that_takes_most_of_its_time_is_heard(late_s: float, asked: int) -> None:
     """A second request runs beside the first one, not instead of it."""
-
-    async def scene() -> None:
-        chat, began = (
-            FakeChat([late_s, "Here I am."], [5.0, "Never heard."]),
-            asyncio.get_running_loop().time(),
-        )
-        assert await acts_of(joined(chat), said("hi")) == [Say("Here I am.")]
-        assert asyncio.get_running_loop().time() - began < late_s + 0.3
-        assert len(chat.requests) == asked
-
-    play(scene)
+    chat, began = (
+        FakeChat([late_s, "Here I am."], [5.0, "Never heard."]),
+        asyncio.get_running_loop().time(),
+    )
+    assert await acts_of(joined(chat), said("hi")) == [Say("Here I am.")]
+    assert asyncio.get_running_loop().time() - began < late_s + 0.3
+    assert len(chat.requests) == asked
 
 
-def test_the_first_of_two_requests_with_a_word_is_heard() -> None:
-    async def scene() -> None:
-        chat, began = FakeChat([60.0, "Never heard."], [0.5, "Here I am."]), asyncio.get_running_loop().time()
-        acts = await acts_of(joined(chat), said("hi"))
-        assert words(acts) == "Here I am."
-        assert [type(act) for act in acts] == [Trouble, Say]
-        assert asyncio.get_running_loop().time() - began < 4
-
-    play(scene)
+async def test_the_first_of_two_requests_with_a_word_is_heard() -> None:
+    chat, began = FakeChat([60.0, "Never heard."], [0.5, "Here I am."]), asyncio.get_running_loop().time()
+    acts = await acts_of(joined(chat), said("hi"))
+    assert words(acts) == "Here I am."
+    assert [type(act) for act in acts] == [Trouble, Say]
+    assert asyncio.get_running_loop().time() - began < 4
 
 
-def test_a_first_model_that_is_late_is_heard_where_the_next_one_is_later() -> None:
-    async def scene() -> None:
-        chat, spare = FakeChat([4.0, "Here I am."]), FakeChat([2.0, "Never heard."])
-        conversation = agent(chat, None, spare, fallback=SPARE).join(context())
-        assert await acts_of(conversation, said("hi")) == [Say("Here I am.")]
-        assert len(spare.requests) == 1
-
-    play(scene)
+async def test_a_first_model_that_is_late_is_heard_where_the_next_one_is_later() -> None:
+    chat, spare = FakeChat([4.0, "Here I am."]), FakeChat([2.0, "Never heard."])
+    conversation = agent(chat, None, spare, fallback=SPARE).join(context())
+    assert await acts_of(conversation, said("hi")) == [Say("Here I am.")]
+    assert len(spare.requests) == 1
 
 
 GONE = EngineError("gone", retryable=True)
@@ -239,42 +224,33 @@ async def test_the_next_model_answers_in_the_place_of_one_that_fails() -> None:
     assert chat.last == spare.last
 
 
-def test_a_model_that_failed_again_and_again_is_passed_over_for_a_while() -> None:
-    async def scene() -> None:
-        chat = FakeChat([GONE], [GONE], [GONE], ["I am back."])
-        spare = FakeChat(script=lambda body: ["Spare here."])
-        conversation = agent(chat, FakeWeb(), spare, fallback=SPARE).join(context())
-        for _ in range(5):
-            assert words(await acts_of(conversation, said("hi"))) == "Spare here."
-        assert (len(chat.requests), len(spare.requests)) == (3, 5)
-        await asyncio.sleep(6)
-        assert words(await acts_of(conversation, said("hi"))) == "I am back."
-
-    play(scene)
+async def test_a_model_that_failed_again_and_again_is_passed_over_for_a_while() -> None:
+    chat = FakeChat([GONE], [GONE], [GONE], ["I am back."])
+    spare = FakeChat(script=lambda body: ["Spare here."])
+    conversation = agent(chat, FakeWeb(), spare, fallback=SPARE).join(context())
+    for _ in range(5):
+        assert words(await acts_of(conversation, said("hi"))) == "Spare here."
+    assert (len(chat.requests), len(spare.requests)) == (3, 5)
+    await asyncio.sleep(6)
+    assert words(await acts_of(conversation, said("hi"))) == "I am back."
 
 
 @pytest.mark.parametrize("fault", [GONE, EngineError("no such key", retryable=False)])
-def test_when_every_model_fails_it_is_an_engines_error(fault: EngineError) -> None:
-    async def scene() -> None:
-        chat, spare = FakeChat(*[[fault]] * 50), FakeChat(*[[fault]] * 50)
-        with pytest.raises(EngineError, match=str(fault)):
-            await acts_of(agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()), said("hi"))
-        assert (len(spare.requests) > 1) is fault.retryable
-
-    play(scene)
+async def test_when_every_model_fails_it_is_an_engines_error(fault: EngineError) -> None:
+    chat, spare = FakeChat(*[[fault]] * 50), FakeChat(*[[fault]] * 50)
+    with pytest.raises(EngineError, match=str(fault)):
+        await acts_of(agent(chat, FakeWeb(), spare, fallback=SPARE).join(context()), said("hi"))
+    assert (len(spare.requests) > 1) is fault.retryable
 
 
-def test_a_lone_model_is_asked_however_often_it_failed() -> None:
-    async def scene() -> None:
-        chat = FakeChat(*[[GONE]] * 30)
-        conversation = joined(chat)
-        for _ in range(3):
-            with pytest.raises(EngineError):
-                await acts_of(conversation, said("hi"))
-        chat.answers = [["I am back."]]
-        assert words(await acts_of(conversation, said("hi"))) == "I am back."
-
-    play(scene)
+async def test_a_lone_model_is_asked_however_often_it_failed() -> None:
+    chat = FakeChat(*[[GONE]] * 30)
+    conversation = joined(chat)
+    for _ in range(3):
+        with pytest.raises(EngineError):
+            await acts_of(conversation, said("hi"))
+    chat.answers = [["I am back."]]
+    assert words(await acts_of(conversation, said("hi"))) == "I am back."
 
 
 async def test_a_model_that_breaks_off_goes_on_after_the_words_that_were_spoken() -> None:
@@ -520,17 +496,14 @@ async def test_every_call_of_a_tool_has_a_key_of_its_own() -> None:
     assert all(len(key) >= 16 for key in keys)
 
 
-def test_a_slow_tool_is_bridged_and_a_dead_one_given_up() -> None:
-    async def scene() -> None:
-        chat, web = FakeChat([Call("look")], ["Found it."]), FakeWeb(takes_s=3.0)
-        acts = await acts_of(joined(chat, web, tool=[LOOK]), said("go"))
-        assert acts == [Say("Let me check."), Say("Found it.")]
-        chat, web = FakeChat([Call("look")], ["Sorry."]), FakeWeb(takes_s=60.0)
-        acts = await acts_of(joined(chat, web, tool=[LOOK]), said("go"))
-        assert acts == [Say("Let me check."), Say("One more moment, please."), Say("Sorry.")]
-        assert "no answer in time" in results(chat)[0]
-
-    play(scene)
+async def test_a_slow_tool_is_bridged_and_a_dead_one_given_up() -> None:
+    chat, web = FakeChat([Call("look")], ["Found it."]), FakeWeb(takes_s=3.0)
+    acts = await acts_of(joined(chat, web, tool=[LOOK]), said("go"))
+    assert acts == [Say("Let me check."), Say("Found it.")]
+    chat, web = FakeChat([Call("look")], ["Sorry."]), FakeWeb(takes_s=60.0)
+    acts = await acts_of(joined(chat, web, tool=[LOOK]), said("go"))
+    assert acts == [Say("Let me check."), Say("One more moment, please."), Say("Sorry.")]
+    assert "no answer in time" in results(chat)[0]
 
 
 async def test_a_tool_that_refuses_is_told_to_the_model() -> None:
@@ -571,17 +544,14 @@ async def test_a_guess_that_was_wrong_has_changed_nothing() -> None:
     assert results(chat) == []
 
 
-def test_an_interruption_does_not_stop_a_booking_half_way() -> None:
-    async def scene() -> None:
-        chat, web = FakeChat([Call("book", {"day": "monday"})], ["It is booked."]), FakeWeb(takes_s=2.0)
-        conversation = joined(chat, web, tool=[BOOK])
-        await acts_of(conversation, said("book"), most=1)  # closed at "Let me check."
-        await asyncio.sleep(5)
-        await acts_of(conversation, said("hello", heard="Let me", interrupted=True))
-        assert web.finished == 1
-        assert "ok" in results(chat)[0]
-
-    play(scene)
+async def test_an_interruption_does_not_stop_a_booking_half_way() -> None:
+    chat, web = FakeChat([Call("book", {"day": "monday"})], ["It is booked."]), FakeWeb(takes_s=2.0)
+    conversation = joined(chat, web, tool=[BOOK])
+    await acts_of(conversation, said("book"), most=1)  # closed at "Let me check."
+    await asyncio.sleep(5)
+    await acts_of(conversation, said("hello", heard="Let me", interrupted=True))
+    assert web.finished == 1
+    assert "ok" in results(chat)[0]
 
 
 # Permission -------------------------------------------------------------------------------------------------
@@ -797,27 +767,21 @@ async def test_a_form_is_longer_than_what_is_said() -> None:
     assert [request.get("max_tokens") for request in chat.requests] == [40, None]
 
 
-def test_all_models_together_have_the_time_of_one_form() -> None:
-    async def scene() -> None:
-        slow, spare = FakeChat(forms=[60.0, 60.0]), FakeChat(forms=[60.0, 60.0])
-        llm = agent(slow, None, spare, fallback=SPARE, extract=FORM | {"timeout_s": 10.0})
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(EngineError):
-            await llm.join(context()).debrief(TALK)
-        assert asyncio.get_running_loop().time() - began < 20.5
-
-    play(scene)
+async def test_all_models_together_have_the_time_of_one_form() -> None:
+    slow, spare = FakeChat(forms=[60.0, 60.0]), FakeChat(forms=[60.0, 60.0])
+    llm = agent(slow, None, spare, fallback=SPARE, extract=FORM | {"timeout_s": 10.0})
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(EngineError):
+        await llm.join(context()).debrief(TALK)
+    assert asyncio.get_running_loop().time() - began < 20.5
 
 
-def test_a_form_that_comes_late_leaves_callers_their_model() -> None:
-    async def scene() -> None:
-        chat, spare = FakeChat(["I do."], forms=[60.0, 60.0]), FakeChat(["Not I."], forms=[60.0, 60.0])
-        llm = agent(chat, None, spare, fallback=SPARE, extract=FORM)
-        with pytest.raises(EngineError):
-            await llm.join(context()).debrief(TALK)
-        assert words(await acts_of(llm.join(context()), said("hello"))) == "I do."
-
-    play(scene)
+async def test_a_form_that_comes_late_leaves_callers_their_model() -> None:
+    chat, spare = FakeChat(["I do."], forms=[60.0, 60.0]), FakeChat(["Not I."], forms=[60.0, 60.0])
+    llm = agent(chat, None, spare, fallback=SPARE, extract=FORM)
+    with pytest.raises(EngineError):
+        await llm.join(context()).debrief(TALK)
+    assert words(await acts_of(llm.join(context()), said("hello"))) == "I do."
 
 
 async def test_without_a_form_there_is_nothing_to_ask() -> None:

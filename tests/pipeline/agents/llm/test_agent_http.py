@@ -19,7 +19,7 @@ from pipeline.settings import SessionSettings
 from pipeline.transcript import Role
 from tests.support.http.chat import Call, FakeChat, Part, acts_of, context, serving_chat
 from tests.support.http.llm import agent
-from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, play, voice
+from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, voice
 
 HELLO = UserSaid("hello", 0.9)
 
@@ -107,51 +107,43 @@ async def call(chat: FakeChat, leg: FakeLeg, *says: str) -> SessionResult:
     ).run()
 
 
-def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
-    async def scene() -> None:
-        cut = EngineError("cut", retryable=True)
-        chat = FakeChat(
-            ["How can I help?"], ["It was sent on monday. It", 0.5, cut], [1.5, "It comes tomorrow."]
-        )
-        leg = FakeLeg([(4.0, voice(1.0))])
-        leg.ends(14.0)
-        result = await call(chat, leg)
-        assert result.reason is EndReason.FAR_END
-        assert [fault.message for fault in result.faults] == ["cut"]
-        spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
-        assert spoken[-2:] == ["It was sent on monday.", "It comes tomorrow."]
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_a_caller_whose_model_breaks_off_hears_the_rest() -> None:
+    cut = EngineError("cut", retryable=True)
+    chat = FakeChat(["How can I help?"], ["It was sent on monday. It", 0.5, cut], [1.5, "It comes tomorrow."])
+    leg = FakeLeg([(4.0, voice(1.0))])
+    leg.ends(14.0)
+    result = await call(chat, leg)
+    assert result.reason is EndReason.FAR_END
+    assert [fault.message for fault in result.faults] == ["cut"]
+    spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    assert spoken[-2:] == ["It was sent on monday.", "It comes tomorrow."]
 
 
-def test_a_caller_whose_model_is_gone_hears_an_apology() -> None:
-    async def scene() -> None:
-        gone = EngineError("model gone", retryable=True)
-        chat = FakeChat(["How can I help you today?"], *[[gone]] * 100)
-        leg = FakeLeg([(4.0, voice(1.0)), (18.0, voice(1.0)), (32.0, voice(1.0))])
-        result = await call(chat, leg, "my order", "my order", "my order")
-        assert result.reason is EndReason.ENGINE_ERROR
-        assert max(leg.gaps()) < 9, "a filler, words, or the caller's turn"
-        assert any("model gone" in fault.message for fault in result.faults if fault.role == "agent")
-        spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
-        assert spoken[0] == "How can I help you today?"
-        assert [text for text in spoken[1:] if text != PHRASES.filler] == [
-            PHRASES.retry, PHRASES.retry, PHRASES.apology,
-        ]  # fmt: skip
-        assert len([text for text in spoken if text == PHRASES.filler]) >= 3
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_a_caller_whose_model_is_gone_hears_an_apology() -> None:
+    gone = EngineError("model gone", retryable=True)
+    chat = FakeChat(["How can I help you today?"], *[[gone]] * 100)
+    leg = FakeLeg([(4.0, voice(1.0)), (18.0, voice(1.0)), (32.0, voice(1.0))])
+    result = await call(chat, leg, "my order", "my order", "my order")
+    assert result.reason is EndReason.ENGINE_ERROR
+    assert max(leg.gaps()) < 9, "a filler, words, or the caller's turn"
+    assert any("model gone" in fault.message for fault in result.faults if fault.role == "agent")
+    spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    assert spoken[0] == "How can I help you today?"
+    assert [text for text in spoken[1:] if text != PHRASES.filler] == [
+        PHRASES.retry, PHRASES.retry, PHRASES.apology,
+    ]  # fmt: skip
+    assert len([text for text in spoken if text == PHRASES.filler]) >= 3
 
 
-def test_a_caller_whose_turn_failed_says_it_again_and_is_answered() -> None:
-    async def scene() -> None:
-        refused = EngineError("no such key", retryable=False)
-        chat = FakeChat(["How can I help?"], [refused], ["It comes tomorrow.", Call("hang_up")])
-        leg = FakeLeg([(4.0, voice(1.0)), (11.0, voice(1.0))])
-        result = await call(chat, leg, "my order", "where is my order")
-        assert result.reason is EndReason.AGENT
-        spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
-        assert spoken == ["How can I help?", PHRASES.retry, "It comes tomorrow."]
-        assert result.silences == ()
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_a_caller_whose_turn_failed_says_it_again_and_is_answered() -> None:
+    refused = EngineError("no such key", retryable=False)
+    chat = FakeChat(["How can I help?"], [refused], ["It comes tomorrow.", Call("hang_up")])
+    leg = FakeLeg([(4.0, voice(1.0)), (11.0, voice(1.0))])
+    result = await call(chat, leg, "my order", "where is my order")
+    assert result.reason is EndReason.AGENT
+    spoken = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    assert spoken == ["How can I help?", PHRASES.retry, "It comes tomorrow."]
+    assert result.silences == ()

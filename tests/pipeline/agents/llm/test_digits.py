@@ -14,13 +14,11 @@ from pipeline.agent import Expect, Say, UserKeyed, UserSaid, UserSilent
 from pipeline.agents.llm.conversation import DOUBTFUL, LlmConversation
 from pipeline.agents.llm.settings import read_settings
 from pipeline.errors import SettingsRefused
-from pipeline.result import SessionResult
-from pipeline.session.session import Session
 from pipeline.speech import Expected
 from pipeline.text.redaction import MASK
 from tests.support.http.chat import Call, FakeChat, Part, acts_of, context
 from tests.support.http.llm import BASE, FakeWeb, agent, words
-from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, Watching, play, voice
+from tests.support.speech.conversation import FakeStt, Watching, converse, voice
 
 DIGITS = "4111222233334444"
 SPOKEN = "four one one one two two two two three three three three four four four four"
@@ -297,23 +295,13 @@ def test_nobody_but_the_tool_sees_a_masked_number(keyed: bool, caplog: pytest.Lo
     web, seen = FakeWeb(), Watching()
     caplog.set_level("DEBUG")
 
-    async def scene() -> SessionResult:
-        leg = FakeLeg()
-        leg.says(1.5, voice(0.6))
-        if keyed:
-            leg.keys(6.0, DIGITS)
-        else:
-            leg.says(6.0, voice(2.0))
-        session = Session(
-            leg=leg,
-            agent=agent(chat, web, ask=[CARD], tool=[PAY]).join(context(greeting="Hello.")),
-            stt=FakeStt("i want to pay", SPOKEN),
-            tts=FakeTts(),
-            observer=seen,
-        )
-        return await session.run()
-
-    result = play(scene)
+    result, _ = converse(
+        agent(chat, web, ask=[CARD], tool=[PAY]).join(context(greeting="Hello.")),
+        says=[(1.5, voice(0.6)), *([] if keyed else [(6.0, voice(2.0))])],
+        keys=[(6.0, DIGITS)] if keyed else [],
+        stt=FakeStt("i want to pay", SPOKEN),
+        observer=seen,
+    )
     assert json.loads(web.asked[0][3] or b"")["card"] == DIGITS
     everything = repr(
         (asdict(result), seen.entries, seen.turns, chat.requests, [logged(each) for each in caplog.records])

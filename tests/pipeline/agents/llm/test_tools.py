@@ -30,7 +30,6 @@ from tests.support.hostile.wild import SSE, Piece, wild_server
 from tests.support.http.chat import FakeChat, acts_of, context
 from tests.support.http.llm import BASE
 from tests.support.paths import SUPPORT
-from tests.support.speech.conversation import play
 from tests.support.webrtc.web import served
 
 SERVER = SUPPORT / "http" / "mcp_server.py"
@@ -158,25 +157,23 @@ class Hanging:
     async def close(self) -> None: ...
 
 
-def test_servers_that_hang_do_not_keep_the_agent_from_talking() -> None:
-    async def scene() -> None:
-        servers = [{"url": f"https://m{n}.example", "tools": [f"t{n}"], "timeout_s": 40.0} for n in range(3)]
-        web, chat = Hanging(), FakeChat(["Hello."], ["Hello."])
-        made = Llm(read_settings({**BASE, "builtin": [], "mcp": servers}), [chat], web)
-        async with asyncio.timeout(START_TIMEOUT_S / 2):
-            await made.start()
-        assert await acts_of(made.join(context()), CallOpened()) == [Say("Hello.")]
-        assert "tools" not in chat.requests[-1]
-        await asyncio.sleep(60)
-        web.hangs = False
-        made.join(context())
-        await asyncio.sleep(1)
-        await acts_of(made.join(context()), CallOpened())
-        offered = [tool["function"]["name"] for tool in chat.requests[-1]["tools"]]
-        assert sorted(offered) == ["t0", "t1", "t2"]
-        await made.close()
-
-    play(scene)
+@pytest.mark.virtual_clock
+async def test_servers_that_hang_do_not_keep_the_agent_from_talking() -> None:
+    servers = [{"url": f"https://m{n}.example", "tools": [f"t{n}"], "timeout_s": 40.0} for n in range(3)]
+    web, chat = Hanging(), FakeChat(["Hello."], ["Hello."])
+    made = Llm(read_settings({**BASE, "builtin": [], "mcp": servers}), [chat], web)
+    async with asyncio.timeout(START_TIMEOUT_S / 2):
+        await made.start()
+    assert await acts_of(made.join(context()), CallOpened()) == [Say("Hello.")]
+    assert "tools" not in chat.requests[-1]
+    await asyncio.sleep(60)
+    web.hangs = False
+    made.join(context())
+    await asyncio.sleep(1)
+    await acts_of(made.join(context()), CallOpened())
+    offered = [tool["function"]["name"] for tool in chat.requests[-1]["tools"]]
+    assert sorted(offered) == ["t0", "t1", "t2"]
+    await made.close()
 
 
 class Forgetful:
