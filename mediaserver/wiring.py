@@ -50,7 +50,7 @@ from sip.sdp.security import Srtp
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 from sip.trunk_settings import User
 
-PartSettings = TypeVar("PartSettings", endpoint.EndpointSettings, SessionSettings, SipTrunkSettings)
+PartSettings = TypeVar("PartSettings", endpoint.EndpointSettings, SessionSettings, SipTrunkSettings, User)
 
 
 def engines_of(settings: Settings) -> Engines:
@@ -146,14 +146,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
 
 def sip_user(user: UserSettings) -> User:
     """A user as the phone takes it."""
-    return User(
-        name=user.name,
-        password=reveal(user.password),
-        hashes=user.hashes,
-        digest=user.digest,
-        telephones=user.telephones,
-        may_call=user.may_call,
-    )
+    return _handed_on(User, user, password=reveal(user.password), hashes=user.hashes)
 
 
 def _handed_on(kind: type[PartSettings], table: Table, **converted: Any) -> PartSettings:

@@ -255,18 +255,9 @@ class Redactor:
             return entry if not entry.unheard else replace(entry, unheard="")
         hidden = frozenset(self._marked_words(entry, spans))
         words = tuple(
-            type(word)("[…]", word.start_ms, word.end_ms) if place in hidden else word
-            for place, word in enumerate(entry.words)
+            replace(word, text="[…]") if place in hidden else word for place, word in enumerate(entry.words)
         )
-        return type(entry)(
-            role=entry.role,
-            text=_marked(entry.text, spans),
-            start_ms=entry.start_ms,
-            end_ms=entry.end_ms,
-            confidence=entry.confidence,
-            interrupted=entry.interrupted,
-            words=words if hidden else (),
-        )
+        return replace(entry, text=_marked(entry.text, spans), words=words if hidden else (), unheard="")
 
     def _marked_words(self, entry: TranscriptEntry, spans: Sequence[Span]) -> list[int]:
         """Returns the places of the words in `spans`; of words that are spelt otherwise than the text ("four

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.choice import AgentChoice, AutoEngines, Chosen, EngineChoice
-from mediaserver.media_path import Figure, MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
+from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
 from mediaserver.models.places import places
 from mediaserver.settings import AgentSettings, Settings
 from mediaserver.settings.agent import AUTO
@@ -179,14 +179,5 @@ def _stage(stage: Stage) -> dict[str, Any]:
         "rateHz": stage.rate_hz,
         "delayMs": stage.delay_ms,
         "when": stage.when,
-        "figures": [_figure(figure) for figure in stage.figures],
-    }
-
-
-def _figure(figure: Figure) -> dict[str, Any]:
-    return {
-        "meaning": figure.meaning,
-        "value": figure.value,
-        "unit": figure.unit,
-        "source": figure.source,
+        "figures": [asdict(figure) for figure in stage.figures],
     }

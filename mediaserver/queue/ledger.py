@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import chain, zip_longest
 
 from mediaserver.db.database import Row, Tx, read_row, values_of
@@ -395,18 +396,6 @@ def record_inbound(tx: Tx, call: NewInboundCall, *, node: str, ttl_ms: int, is_u
 
 def inbound_claim(call: NewInboundCall, node: str) -> Claim:
     """Makes the claim of `node` on an inbound call, written or not."""
-    return Claim(
-        call_id=call.call_id,
-        epoch=1,
-        node=node,
-        company_id=call.company_id,
-        agent_id=call.agent_id,
-        trunk_id=call.trunk_id,
-        phone_number=call.phone_number,
-        dial_number=call.called_number,
-        webhook_id=call.webhook_id,
-        variables=call.variables,
-        metadata={},
-        is_test=False,
-        sip=call.sip,
-    )
+    shared = {each.name: getattr(call, each.name) for each in fields(call)}
+    own = {"epoch": 1, "node": node, "dial_number": call.called_number, "metadata": {}, "is_test": False}
+    return read_row(Claim, shared, **own)

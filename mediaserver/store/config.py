@@ -176,16 +176,8 @@ def company_row(company: CompanySettings) -> dict[str, Any]:
 
 def trunk_row(trunk: TrunkSettings) -> dict[str, Any]:
     """Returns a trunk's columns, without secrets."""
-    return {
-        "id": trunk.id,
-        "company_id": trunk.company,
-        "uri": trunk.uri,
-        "caller_id": trunk.caller_id,
-        "number_format": trunk.number_format,
-        "accepts": trunk.accepts,
-        "max_concurrent_calls": trunk.max_concurrent_calls,
-        "calls_per_second": trunk.calls_per_second,
-    }
+    names = ("id", "uri", "caller_id", "number_format", "accepts", "max_concurrent_calls", "calls_per_second")
+    return {"company_id": trunk.company, **{name: getattr(trunk, name) for name in names}}
 
 
 def agent_row(agent: AgentSettings) -> dict[str, Any]:
