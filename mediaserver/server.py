@@ -36,7 +36,7 @@ from mediaserver.errors import NotConfigured, Unavailable
 from mediaserver.files import private
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.node.background import forever
-from mediaserver.node.free_memory import after_calls, settle
+from mediaserver.node.free_memory import settle
 from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
@@ -147,7 +147,7 @@ class Server:
         self._run_calls(recordings, http)
         self._run_retention(recordings)
         self._run_webhooks(http)
-        self._keep(choose_again=self.engines.choose_again)
+        self._keep(choose_again=self.engines.choose_again, free_memory=_up(self._calls).free_memory)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
         settle()
@@ -300,7 +300,6 @@ class Server:
         )
         self._call_api = CallApi(self.directory, self.engines, store, live=calls, check=self._check_accepting)
         self._keep(journal=journal.run, inbound=calls.inbound.run, changes=self.administration.run)
-        self._keep(free_memory=lambda: after_calls(calls.count))
         self._run_dispatch(store, calls)
 
     def _services(self, journal: Journal, recordings: Path, http: HttpClient) -> CallServices:

@@ -30,15 +30,14 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(2_000, 10, 100)
-    give_back()
 
 
 async def after_calls(live: Callable[[], int], give_back: Callable[[], None] = give_back) -> None:
-    """Gives memory back whenever fewer calls are `live` than at the last look."""
-    before = live()
+    """Gives memory back now, and whenever fewer calls are `live` than at the last look."""
+    before, now = 1, 0
     while True:
-        await asyncio.sleep(LOOK_S)
-        now = live()
         if now < before:
             await asyncio.to_thread(give_back)
         before = now
+        await asyncio.sleep(LOOK_S)
+        now = live()

@@ -14,6 +14,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.inbound import Inbound
 from mediaserver.calls.services import CallServices
 from mediaserver.engine_pool.pool import Engines
+from mediaserver.node.free_memory import after_calls
 from mediaserver.rooms.registry import open_room_registry
 from sip.endpoint import Endpoint
 
@@ -53,6 +54,10 @@ class LiveCalls:
     def count(self) -> int:
         """Returns how many calls this node has."""
         return len(self.phone) + (len(self.rooms) if self.rooms is not None else 0)
+
+    async def free_memory(self) -> None:
+        """Gives free memory back to the system, now and whenever calls have ended; until cancelled."""
+        await after_calls(self.count)
 
     def find(self, call_id: str) -> CallDetailRecord | None:
         """Returns the record of the call `call_id`, None where this node does not have the call."""

@@ -26,7 +26,7 @@ class LineFeed:
 
     def feed(self) -> None:
         """Hands over as many frames as the line has room for."""
-        count = min(len(self._frames) - self._ahead, self._line.room)
+        count = min(self._frames.waiting - self._ahead, self._line.room)
         if count > 0:
             self._line.say(list(self._frames.following(self._ahead, count)))
             self._ahead += count
@@ -40,7 +40,7 @@ class LineFeed:
 
     def tell_after(self, frames: int) -> None:
         """Wants to be told when `frames` more have left, and in time to hand over more."""
-        self._line.tell_after(frames, more=len(self._frames) > self._ahead)
+        self._line.tell_after(frames, more=self._frames.waiting > self._ahead)
 
     def withdraw(self) -> None:
         """Takes back what has not left."""
@@ -49,7 +49,7 @@ class LineFeed:
     def take_back(self, frames: int) -> int:
         """Takes back up to `frames` of the last frames, those that have not left; how many. What is before
         them goes on."""
-        behind = min(frames, len(self._frames) - self._ahead)
+        behind = min(frames, self._frames.waiting - self._ahead)
         back = self._line.take_back(frames - behind)
         self._ahead -= back
         return behind + back

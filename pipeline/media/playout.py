@@ -115,7 +115,7 @@ class Playout:
 
     def catch_up(self) -> None:
         """Counts the frames of the line that have left. The line tells of those that are marked."""
-        while self.frames:
+        while self.frames.waiting:
             frames, told = self._feed.departed(max(1, min(self._mark - self._sent, SAID)))
             if not told:
                 return
@@ -136,7 +136,7 @@ class Playout:
 
     def read(self) -> Pcm | None:
         """Gives the next frame, or None for nothing to send."""
-        if self.frames and not self._held:
+        if self.frames.waiting and not self._held:
             [frame] = self.frames.following(0, 1)
             self.frames.take(1)
             self._last = frame = frame if self.volume.full else self.volume.applied(frame)
@@ -195,7 +195,7 @@ class Playout:
         tail: int = self._tail.shape[0]
         if samples < tail:
             return 0
-        frames = max(0, min((samples - tail) // self._frame, len(self.frames) - 1))
+        frames = max(0, min((samples - tail) // self._frame, self.frames.waiting - 1))
         frames = self._feed.take_back(frames)  # a word before them is not interrupted
         self.frames.drop(frames)
         self._tail, taken = self._tail[:0], tail + frames * self._frame
@@ -283,13 +283,13 @@ class Playout:
     def is_filled(self) -> bool:
         """Whether a whole frame waits to be heard."""
         self.catch_up()
-        return bool(self.frames)
+        return self.frames.waiting > 0
 
     @property
     def queued_samples(self) -> int:
         """Number of samples written and not yet read by the leg."""
         self.catch_up()
-        return len(self.frames) * self._frame + len(self._tail)
+        return self.frames.waiting * self._frame + len(self._tail)
 
     async def room(self, max_queued_s: float = MAX_QUEUED_S) -> None:
         """Waits until at most `max_queued_s` seconds of audio are queued."""
@@ -303,7 +303,7 @@ class Playout:
 
     def _append(self, more: Pcm) -> None:
         samples = np.concatenate((self._tail, more))
-        cut, was_empty = samples.shape[0] // self._frame * self._frame, not self.frames
+        cut, was_empty = samples.shape[0] // self._frame * self._frame, not self.frames.waiting
         self._tail = samples[cut:].copy()  # no view of the whole
         if not cut:
             return
@@ -316,7 +316,7 @@ class Playout:
 
     def _rouse(self) -> None:
         self._supply()
-        if self._dry and self.frames and not self._held:
+        if self._dry and self.frames.waiting and not self._held:
             self._dry = False
             if self._wake is not None:
                 self._wake()
@@ -357,12 +357,12 @@ class Playout:
     def _finish(self, utterance: Utterance, now: float | None) -> None:
         """Ends the current utterance; `now` None: the utterance had no frame, and there is no event."""
         self._current = self._waiting.pop(0) if self._waiting else None
-        if self._current is None and not self.frames:
+        if self._current is None and not self.frames.waiting:
             self.frames.forget()  # no word of it can be cut any more
             self._last = self._tail
         self._set_mark()
         if self._listener is None or now is None:
             return
         self._listener.utterance_finished(utterance, now)
-        if not self.frames and self._current is None:
+        if not self.frames.waiting and self._current is None:
             self._listener.playout_ran_out(now)

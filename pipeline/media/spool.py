@@ -9,25 +9,22 @@ from pipeline.plane.incoming import Frames
 
 
 class Spool:
-    """Frames that wait (its length), and before them `remembered` of those that were taken, in the arrays in
-    which they came: an object for each frame would be a third of its samples more."""
+    """Frames that wait (`waiting` of them), and before them `remembered` of those that were taken, in the
+    arrays in which they came: an object for each frame would be a third of its samples more."""
 
-    __slots__ = ("_at", "_offset", "_past", "_pieces", "_remembered", "_taken", "_waiting")
+    __slots__ = ("_at", "_offset", "_past", "_pieces", "_remembered", "_taken", "waiting")
 
     def __init__(self, remembered: int) -> None:
         self._remembered = remembered
         self._pieces: list[Frames] = []
         self._at = self._offset = 0  # the piece and the frame in it that is next
-        self._taken = self._waiting = 0  # frames of the pieces before that, and from there on
+        self._taken = self.waiting = 0  # frames of the pieces before that, and from there on
         self._past = 0  # of those taken, the last, which may wait again
-
-    def __len__(self) -> int:
-        return self._waiting
 
     def extend(self, frames: Frames) -> None:
         """Appends frames, which are kept as they are."""
         self._pieces.append(frames)
-        self._waiting += len(frames)
+        self.waiting += len(frames)
 
     def following(self, first: int, count: int) -> Iterator[Pcm]:
         """The `count` frames after the `first` that wait, as many as there are."""
@@ -42,7 +39,7 @@ class Spool:
 
     def take(self, count: int) -> None:
         """Takes the next `count`, of those that wait: they are remembered for a while."""
-        self._waiting -= count
+        self.waiting -= count
         self._taken += count
         self._past = min(self._past + count, self._remembered)
         self._offset += count
@@ -56,7 +53,7 @@ class Spool:
     def put_back(self, count: int) -> int:
         """Has up to `count` of the remembered frames wait again, those taken last; how many."""
         count = min(count, self._past)
-        self._waiting += count
+        self.waiting += count
         self._taken -= count
         self._past -= count
         self._offset -= count
@@ -67,7 +64,7 @@ class Spool:
 
     def drop(self, count: int) -> None:
         """Drops the last `count`, of those that wait."""
-        self._waiting -= count
+        self.waiting -= count
         while count:
             last = self._pieces.pop()
             if len(last) > count:
@@ -79,10 +76,10 @@ class Spool:
         del self._pieces[: self._at]
         self._at = self._past = 0
         self._taken = self._offset
-        if not self._waiting:
+        if not self.waiting:
             self.clear()
 
     def clear(self) -> None:
         """Drops all, what is remembered too."""
         self._pieces.clear()
-        self._at = self._offset = self._taken = self._past = self._waiting = 0
+        self._at = self._offset = self._taken = self._past = self.waiting = 0

@@ -271,7 +271,7 @@ class Dialogue:
         self._step(lambda: self._turns.handle_timer(now), now)
 
     def _step(self, step: Callable[[], None], now: float) -> None:
-        if self.playout.frames:
+        if self.playout.frames.waiting:
             self.playout.catch_up()
         before = self._turns.state
         try:

@@ -192,7 +192,7 @@ class Session:
     def frames_received(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes many frames of the caller's, with what the line has noticed in them."""
         playout = self._dialogue.playout
-        if playout.frames:
+        if playout.frames.waiting:
             playout.catch_up()  # what is heard and what is said stay together
         if self._incoming is None:
             for frame, (position, arrived_ns, made_up, _, _) in zip(frames, told, strict=True):
