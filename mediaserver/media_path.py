@@ -2,7 +2,7 @@
 
 ```
 phone  socket ► the media plane (order, decoder, frames, VAD, echo: pipeline.plane) ► Heard ┐ many at once
-web    SecureLink ► OpusReceiver (order, decoder, frames: pipeline.plane) ► Heard ► Bridge ─┤
+web    the shared port ► the media plane (order, decoder, frames) ► Heard ► Bridge ────────────┤
        Session ► Recording, AnswerDetector, AudioInput (Foreground, STT) ► Dialogue ► Turns
                  web: EchoGate, VAD                                           agent ◄─────┘
        Synthesis ► normalisation ► voice ► Resampler ► Playout, some frames ahead, to
@@ -24,8 +24,6 @@ from typing import Any, Final
 
 from mediaserver.engine_pool.choice import AgentChoice
 from mediaserver.rooms.webrtc import receiver as room_receiver
-from mediaserver.rooms.webrtc.audio_track import SecureLink
-from mediaserver.rooms.webrtc.receiver import OpusReceiver
 from mediaserver.settings import AgentSettings, TrunkSettings
 from pipeline.audio import FRAME_MS, echo_gate, frames, kernels, opus
 from pipeline.audio.background_speech import Foreground
@@ -41,7 +39,7 @@ from pipeline.media import bridge
 from pipeline.media.bridge import Bridge
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
-from pipeline.plane import rows, send, srtp, step
+from pipeline.plane import port, rows, send, srtp, step
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.reception import frames as plane_frames
 from pipeline.plane.reception import hearing, receive, recovery
@@ -151,8 +149,9 @@ def web_in(made: MadeOf) -> Iterator[Stage]:
     most = constant("made up for one hole, at most", recovery, "MAX_RECOVERED", unit="frames")
     length = constant("length", frames, "FRAME_MS")
     kept = constant("of each, once several people are in the room", bridge, "PREFILL", unit="frames")
-    yield Stage(SecureLink.opened, "SRTP decrypted", clock_hz)
-    yield Stage(OpusReceiver.packet, "source, order, Opus to PCM, losses concealed", rate_hz, (missing, most))
+    tick = Figure("read every", SLOT_NS / 1e6, "ms", f"{send.__name__}.SLOT_NS")
+    yield Stage(port.arrived, "a datagram, from an address of a participant's", clock_hz, (tick,))
+    yield Stage(receive.receive, "source, order, Opus to PCM, losses concealed", rate_hz, (missing, most))
     yield Stage(Heard.pass_on, "frames on the far end's clock", rate_hz, (length,))
     yield Stage(Bridge.place, "one person straight through, several mixed", rate_hz, (kept,))
     yield from heard(rate_hz, made, placed=False, by_line=False)

@@ -116,13 +116,13 @@ class Ours:
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
-        self._port = MediaPort.open((34_000, 39_000), addresses=["127.0.0.1"])
-        self._plane = Plane(asyncio.get_running_loop())
+        plane = Plane(asyncio.get_running_loop())
+        self._port = MediaPort.open(plane, (34_000, 39_000), addresses=["127.0.0.1"])
         self._people: list[ParticipantLeg] = []
 
     async def answer(self, offer: str, heard: list[float]) -> str:
         """Answers the offer of a participant."""
-        person = ParticipantLeg(Participant("p"), self._port, self._plane, stream="a", track="b")
+        person = ParticipantLeg(Participant("p"), self._port, stream="a", track="b")
         conversation = Conversation(self._mode, heard)
         person.attach(conversation, conversation.says.playout)
         self._people.append(person)

@@ -8,8 +8,8 @@ import numpy as np
 
 from pipeline.audio import Pcm, frame_samples
 from pipeline.audio.compiled import compiled
-from pipeline.plane.called import address_of, line_at, scratch_at
-from pipeline.plane.native import I16, VOID, T
+from pipeline.plane.called import address_of, scratch_at
+from pipeline.plane.native import I16, VOID, T, line_at
 from pipeline.plane.reception import concealment
 from pipeline.plane.rows import rows, scratch
 from pipeline.plane.setup import prepare

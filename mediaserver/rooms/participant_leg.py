@@ -14,7 +14,6 @@ from mediaserver.rooms.webrtc.peer_connection import PeerTransport
 from mediaserver.rooms.webrtc.peer_state import PeerState
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.leg import AudioSource, LegListener
-from pipeline.plane.drive.plane import Plane
 from sip.rtp.telephone_event import check_digits
 
 log = logging.getLogger(__name__)
@@ -41,11 +40,9 @@ class ParticipantLeg:
     The leg ends when `hang_up` is called, when `gone` is called, or when its last peer connection closes and
     the client does not resume, which the owner of the signalling decides."""
 
-    def __init__(
-        self, participant: Participant, port: MediaPort, plane: Plane, *, stream: str, track: str
-    ) -> None:
+    def __init__(self, participant: Participant, port: MediaPort, *, stream: str, track: str) -> None:
         self.participant = participant
-        self.audio = RoomAudio(plane, loop=asyncio.get_running_loop())
+        self.audio = RoomAudio(port.plane, loop=asyncio.get_running_loop())
         self.state = LegState.CONNECTING
         self.peers: list[PeerTransport] = []
         self.on_media: Callable[[bool, float], None] | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from mediaserver.admin.access import Access
@@ -70,17 +70,16 @@ class RoomRegistry:
         *,
         engines: Engines,
         services: CallServices,
-        port: MediaPort,
+        ports: Sequence[MediaPort],
         pacer: Pacer,
-        planes: Planes,
         node: str,
     ) -> None:
+        """`ports`: one of each plane that has people of rooms."""
         self._directory = directory
         self._engines = engines
         self._services = services
-        self._port = port
-        self._pacer, self._planes = pacer, planes
-        self._node = node
+        self._ports = ports
+        self._pacer, self._node = pacer, node
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
         self._draining = False
@@ -164,7 +163,7 @@ class RoomRegistry:
             metadata=grant.metadata,
             attributes=dict(grant.attributes),
         )
-        room, leg = opened.room, _new_leg(opened.room, participant, self._port, self._planes)
+        room, leg = opened.room, _new_leg(opened.room, participant, self._ports)
         try:
             before = room.join(participant, self._loop.time())
         except RoomError:
@@ -266,7 +265,8 @@ class RoomRegistry:
             await self._close(opened, LeaveReason.SERVER_SHUTDOWN)
         await self._wait(5.0)
         await asyncio.gather(*self._goodbyes, return_exceptions=True)
-        self._port.close()
+        for port in self._ports:
+            port.close()
 
     # Lifecycle of a room ------------------------------------------------------------------------------------
 
@@ -364,12 +364,13 @@ class RoomRegistry:
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
 
 
-def _new_leg(room: Room, participant: Participant, port: MediaPort, planes: Planes) -> ParticipantLeg:
+def _new_leg(room: Room, participant: Participant, ports: Sequence[MediaPort]) -> ParticipantLeg:
     """Returns a leg for the participant. Raises `RoomFull` where no media plane has a row for it."""
     track = room.agent_track.sid
     stream = f"{room.agent.sid}|{track}"
+    port = min(ports, key=lambda each: len(each.plane))
     try:
-        return ParticipantLeg(participant, port, planes.least_loaded(), stream=stream, track=track)
+        return ParticipantLeg(participant, port, stream=stream, track=track)
     except PlaneFull as full:
         raise RoomFull(str(full)) from None
 
@@ -404,19 +405,33 @@ def open_room_registry(
     rooms = directory.rooms
     if rooms.api_secret is None:
         return None
-    port = MediaPort.open(
-        split_ports(rooms.udp_ports),
-        addresses=rooms.addresses,
-        public_address=rooms.public_address,
-        egress=EgressPolicy(str(network) for network in directory.server.allow_networks),
-    )
-    log.info("rooms listening", extra={"port": port.number, "addresses": [host for _, host in port.sockets]})
+    ports = list(_open_ports(directory, planes))
+    for port in ports:
+        hosts = [host for _, host in port.sockets]
+        log.info("rooms listening", extra={"port": port.number, "addresses": hosts})
     return RoomRegistry(
         directory,
         engines=engines,
         services=services,
-        port=port,
+        ports=ports,
         pacer=pacer,
-        planes=planes,
         node=node,
     )
+
+
+def _open_ports(directory: Directory, planes: Planes) -> Iterator[MediaPort]:
+    """Yields a port for each plane. Planes for which none is left carry phone calls only."""
+    rooms = directory.rooms
+    for number, plane in enumerate(planes):
+        try:
+            yield MediaPort.open(
+                plane,
+                split_ports(rooms.udp_ports),
+                addresses=rooms.addresses,
+                public_address=rooms.public_address,
+                egress=EgressPolicy(str(network) for network in directory.server.allow_networks),
+            )
+        except RoomFull:
+            if not number:
+                raise
+            return

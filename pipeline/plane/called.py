@@ -1,5 +1,5 @@
-"""The plane's kernels for rows that Python calls: reception of each packet for the microphones of rooms, and
-`step` on the event loop and by hand.
+"""The plane's kernels that Python calls: `step` and `port` on the event loop and by hand, and a port's
+addresses.
 
 numba takes 6 µs to take a record from Python, for numpy describes all of its fields each time; a number takes
 nothing. So these functions are handed addresses.
@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from llvmlite import ir
-from numba.extending import intrinsic
-
 from pipeline.audio.compiled import compiled
-from pipeline.plane import step
+from pipeline.plane import port, step
 from pipeline.plane.atomic import enter, leave
-from pipeline.plane.native import I64, LINE, SCRATCH, SHARED, U8, VOID, T
-from pipeline.plane.reception import receive
-from pipeline.plane.reception.hearing import is_news
-from pipeline.plane.reception.receive import FRAMES_SHIFT
+from pipeline.plane.native import I64, SCRATCH, SHARED, U8, VOID, T, line_at, pointer_to
+from pipeline.plane.port import port_at
 
 _ADDRESS: Final = T.uintp
-BUSY: Final = -1
 
 
 def address_of(record: Any) -> int:
@@ -29,30 +23,8 @@ def address_of(record: Any) -> int:
     return int(record[record.dtype.names[0]].ctypes.data)
 
 
-def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-    """A record is handed on as its address."""
-    return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-
-line_at: Final[Any] = intrinsic(lambda typing_context, address: (LINE(_ADDRESS), _pointer))
-scratch_at: Final[Any] = intrinsic(lambda typing_context, address: (SCRATCH(_ADDRESS), _pointer))
-shared_at: Final[Any] = intrinsic(lambda typing_context, address: (SHARED(_ADDRESS), _pointer))
-
-
-@compiled(I64(_ADDRESS, _ADDRESS, U8, I64, I64))
-def receive_at(line: int, scratch: int, data: Any, size: int, now_ns: int) -> int:
-    """Takes one datagram of the far end's, as `receive.receive` does. How many frames were heard by now,
-    where there are news; else 0, and `BUSY` where the plane is at the row: for microseconds."""
-    record = line_at(line)
-    if not enter(record.owner[:]):
-        return BUSY
-    presses = record.presses
-    made = receive.receive(record, scratch_at(scratch), data, size, now_ns)
-    frames = 0
-    if made >> FRAMES_SHIFT and is_news(record, presses):
-        frames = record.frames
-    leave(record.owner[:])
-    return int(frames)
+scratch_at: Final[Any] = pointer_to(SCRATCH)
+shared_at: Final[Any] = pointer_to(SHARED)
 
 
 @compiled(I64(_ADDRESS, _ADDRESS, _ADDRESS, I64))
@@ -75,3 +47,27 @@ def due_at(line: int, scratch: int, shared: int, now_ns: int) -> int:
 def count_sent_at(line: int, size: int) -> None:
     """A packet was handed to the socket, as `step.count_sent` notes."""
     step.count_sent(line_at(line), size)
+
+
+@compiled(VOID(_ADDRESS, _ADDRESS, _ADDRESS, I64))
+def arrived_at(shared_port: int, scratch: int, shared: int, now_ns: int) -> None:
+    """Takes the datagram in `Shared.packet` for a port that nobody holds, as `port.arrived` does."""
+    port.arrived(port_at(shared_port), scratch_at(scratch), shared_at(shared), now_ns)
+
+
+@compiled(VOID(_ADDRESS, _ADDRESS, _ADDRESS))
+def again_at(shared_port: int, scratch: int, shared: int) -> None:
+    """What waited for rows that Python held goes on, as `port.again` does it."""
+    port.again(port_at(shared_port), scratch_at(scratch), shared_at(shared))
+
+
+@compiled(I64(_ADDRESS, U8, I64))
+def know_at(shared_port: int, address: Any, number: int) -> int:
+    """RTP of an address is that of stream `number`, as `port.know` notes. The port is held."""
+    return port.know(port_at(shared_port), address, address.shape[0], number)
+
+
+@compiled(VOID(_ADDRESS, U8))
+def forget_at(shared_port: int, address: Any) -> None:
+    """An address is known no more, as `port.forget` notes. The port is held."""
+    port.forget(port_at(shared_port), address, address.shape[0])

@@ -38,6 +38,9 @@ end is."""
 BETWEEN: Final = 256
 """Streams whose packets may leave between two ticks; those of others leave with the second."""
 
+PORTS: Final = 64
+"""Ports of one plane that many streams share: one for each address of the machine."""
+
 OUTBOX: Final = 4
 """Packets of one stream that may be due at once."""
 
@@ -254,6 +257,7 @@ class Happened(IntEnum):
     KEYED = 2  # digits sent by now
     ASIDE = 3  # slot of the datagram, nanoseconds
     DROPPED = 4  # events that did not fit, of all streams
+    ON_PORT = 5  # a datagram of a shared port was put aside: the number of the port, this, how many by now
 
 
 class Field(IntEnum):
@@ -274,11 +278,15 @@ class Field(IntEnum):
     BETWEEN = 12  # streams in `between`
     BETWEEN_NS = 13  # when the first packet of theirs is due
     URGENT = 14  # 1: an event of these that wait for Python is wanted at once
+    PORTS = 15  # ports that many streams share
+    EAGER_NS = 16  # until then what comes on these wakes the plane
 
 
 SHARED: Final = np.dtype(
     [
-        ("clock", "i8", (16,)),  # see `Field`
+        ("clock", "i8", (24,)),  # see `Field`
+        ("ports", "i8", (PORTS,)),  # addresses of records of `pipeline.plane.port`
+        ("polled", "i8", (1 + PORTS,)),  # of `struct pollfd`
         ("pair", "i8", (4,)),
         ("events", "i8", (EVENTS, 4)),
         ("outgoing", "i8", (OUTBOX,)),  # size of each packet in `outbox`

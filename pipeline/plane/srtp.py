@@ -18,12 +18,10 @@ import llvmlite.binding
 import numba
 import numpy as np
 import pylibsrtp
-from llvmlite import ir
-from numba.extending import intrinsic
 from pylibsrtp import Policy, Session, _binding
 
 from pipeline.audio.compiled import compiled
-from pipeline.plane.native import I64, LINE, U8, VOID, T
+from pipeline.plane.native import I64, LINE, U8, VOID, T, pointer_to
 from pipeline.plane.srtp_sources import SOURCES, LatestSources
 from pipeline.plane.srtp_suite import Master, Masters
 
@@ -57,11 +55,7 @@ _unprotect: Final = T.ExternalFunction("srtp_unprotect", T.int32(T.uintp, T.uint
 _remove: Final = T.ExternalFunction("srtp_remove_stream", T.int32(T.uintp, T.uint32))
 
 
-def _pointer(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-    return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-
-_opener_at: Final[Any] = intrinsic(lambda typing_context, address: (_OPENER(T.int64), _pointer))
+_opener_at: Final[Any] = pointer_to(_OPENER)
 
 
 @compiled(I64(LINE, U8, I64), inner=True)
@@ -81,10 +75,14 @@ def _in_network_order(ssrc: int) -> int:
     return (ssrc & 0xFF) << 24 | (ssrc & 0xFF00) << 8 | (ssrc >> 8) & 0xFF00 | ssrc >> 24 if _LITTLE else ssrc
 
 
-@compiled(VOID(_OPENER, U8), inner=True)
-def _meet(opener: Any, packet: Any) -> None:
+@compiled(I64(U8), inner=True)
+def _source_of(packet: Any) -> int:
+    return int(I64(packet[8]) << 24 | I64(packet[9]) << 16 | I64(packet[10]) << 8 | I64(packet[11]))
+
+
+@compiled(VOID(_OPENER, I64), inner=True)
+def _meet(opener: Any, ssrc: int) -> None:
     """Puts the source of an authentic packet before all others. Of one too many the last is forgotten."""
-    ssrc = I64(packet[8]) << 24 | I64(packet[9]) << 16 | I64(packet[10]) << 8 | I64(packet[11])
     k = 0
     while k < opener.met and opener.sources[k] != ssrc:
         k += 1
@@ -110,7 +108,7 @@ def _try(line: Any, address: int, packet: Any, size: int) -> int:
     opener = _opener_at(address)
     status = _unprotected(line, opener.session, packet, size)
     if status == 0:
-        _meet(opener, packet)
+        _meet(opener, _source_of(packet))
     return int(status)
 
 
@@ -134,7 +132,7 @@ def _opened_by_any(line: Any, packet: Any, size: int) -> int:
         found = _unprotected(line, opener.kept, packet, size)
         if found == 0:
             opener.session, opener.met = opener.kept, 0
-            _meet(opener, packet)
+            _meet(opener, _source_of(packet))
     if found == 0:
         line.opener_before = opener.kept = _NO_ADDRESS
         return 0
@@ -161,6 +159,12 @@ def opened(line: Any, packet: Any, size: int) -> int:
     return 0
 
 
+@compiled(VOID(I64, I64))
+def _meet_at(opener: int, ssrc: int) -> None:
+    """An authentic report is of the source `ssrc`."""
+    _meet(_opener_at(opener), ssrc)
+
+
 def _policy(master: Master, kind: int) -> Policy:
     policy = Policy(key=master.secret, ssrc_type=kind, srtp_profile=master.suite.profile)
     policy.window_size = _WINDOW
@@ -173,12 +177,6 @@ def _session(master: Master, kind: int) -> Session:
 
 def _address_of(session: Session) -> int:
     return int(_binding.ffi.cast("uintptr_t", session._srtp[0]))
-
-
-def seal_by(line: Any, session: Session, tag_bytes: int) -> None:
-    """The row's packets leave protected by `session` alone from now on. It must live while the row is open,
-    and protects nothing for anyone who does not hold the row."""
-    line["encrypted"], line["sealer"], line["tag_bytes"] = 1, _address_of(session), tag_bytes
 
 
 class Sealer:
@@ -227,6 +225,40 @@ class Opener:
         except (pylibsrtp.Error, ValueError):  # ValueError: longer than any report
             return None
         self._reporters.meet(int.from_bytes(opened[4:8]), self._rtcp)
+        return opened
+
+
+class Lent:
+    """Two sessions that somebody else has made, each for RTP and for reports. Whoever calls holds the rows
+    that name them: the plane works with both."""
+
+    def __init__(self, sent: Session, received: Session) -> None:
+        self._sent, self._received = sent, received
+        self._record = np.zeros(1, OPENER)
+        self._record["session"] = _address_of(received)
+
+    def seal(self, line: Any, tag_bytes: int) -> None:
+        """The row's packets leave protected by the session alone from now on. `Lent` must live while the row
+        is open."""
+        line["encrypted"], line["sealer"], line["tag_bytes"] = 1, _address_of(self._sent), tag_bytes
+
+    def open(self, line: Any) -> None:
+        """What comes for the row is opened by the session alone from now on. `Lent` must live while the row
+        is open."""
+        line["encrypted"], line["opener"] = 1, int(self._record.ctypes.data)
+        line["opener_before"] = _NO_ADDRESS
+
+    def sealed_report(self, compound: bytes) -> bytes:
+        """Returns a compound RTCP packet as SRTCP."""
+        return bytes(self._sent.protect_rtcp(compound))
+
+    def opened_report(self, data: bytes) -> bytes | None:
+        """Returns an SRTCP packet as RTCP; None for one that is forged, replayed or damaged."""
+        try:
+            opened = bytes(self._received.unprotect_rtcp(data))
+        except (pylibsrtp.Error, ValueError):  # ValueError: longer than any report
+            return None
+        _meet_at(int(self._record.ctypes.data), int.from_bytes(opened[4:8]))
         return opened
 
 

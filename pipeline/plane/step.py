@@ -123,6 +123,21 @@ def _is_handshake(line: Any, shared: Any) -> bool:
 
 
 @compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
+def take_known(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
+    """Takes the datagram in `Shared.packet`, which is the far end's by where it comes from, for the stream at
+    whose row the caller is; 1: it is authentic."""
+    if not line.open or not _opened(line, shared):
+        return 0
+    presses = line.presses
+    made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
+    if made & _MADE:
+        _tell_heard(line, shared, presses)
+    if made & VERDICT == _REPORT:
+        _put_aside(line, shared, ASIDE, now_ns)
+    return 1
+
+
+@compiled(I64(LINE, SCRATCH, SHARED, I64), inner=True)
 def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
     """Takes the datagram in `Shared.packet` for the stream at whose row the caller is; 1: it was the far
     end's."""
@@ -137,15 +152,7 @@ def take(line: Any, scratch: Any, shared: Any, now_ns: int) -> int:
         else:
             line.strange += 1
         return 0
-    if not _opened(line, shared):
-        return 0
-    presses = line.presses
-    made = receive(line, scratch, shared.packet[:], shared.clock[_SIZE], now_ns)
-    if made & _MADE:
-        _tell_heard(line, shared, presses)
-    if made & VERDICT == _REPORT:
-        _put_aside(line, shared, ASIDE, now_ns)
-    return 1
+    return take_known(line, scratch, shared, now_ns)
 
 
 @compiled(VOID(LINE, SHARED, I64), inner=True)

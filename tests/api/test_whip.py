@@ -218,7 +218,7 @@ async def test_a_bad_offer_is_refused_and_holds_nothing(
     content = io.BytesIO(body if isinstance(body, bytes) else body.encode())
     async with client.post("/rtc/whip", data=content, headers=headers) as answer:
         assert answer.status == status, await answer.text()
-    assert len(server.room_registry._port) == 0
+    assert len(server.room_registry._ports[0]) == 0
     assert len(server.room_registry) == 0
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pylibsrtp
+from aioice import ice
+from pylibsrtp import Policy
+from pylibsrtp import Session as Srtp
 
 from bench.support.codecs import encoder
 from mediaserver.media_path import MadeOf, Stage, answered, phone_in, phone_out, web_in, web_out
+from mediaserver.rooms.webrtc import udp_mux as media_port
 from mediaserver.rooms.webrtc.audio_track import RoomAudio, SecureLink
+from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from mediaserver.settings import AgentSettings, TrunkSettings, load
 from mediaserver.wiring import agent_choice
 from pipeline.agent import HangUp, Say
@@ -250,33 +255,39 @@ async def phone_call(codec: Codec, folder: Path, entry: Stage, *, placed: bool =
 
 
 async def web_call(folder: Path, entry: Stage) -> Visits:
-    """Over a link whose SRTP opens what is plain, and of which nothing is sent."""
-    loop, sent = asyncio.get_running_loop(), 0
-    plane = Plane(loop)
-    audio = RoomAudio(plane, loop=loop)
-    path = SimpleNamespace(media=None, target=None, on_target=None, send=lambda data: True)
-    plain = SimpleNamespace(unprotect=bytes, unprotect_rtcp=bytes)
+    """Over a link of which nothing is sent, from an address that ICE has verified."""
+    loop, key, sent = asyncio.get_running_loop(), bytes(range(30)), 0
     chosen = SimpleNamespace(get_selected_srtp_profile=lambda: b"SRTP_AES128_CM_SHA1_80")
-    policy = pylibsrtp.Policy(bytes(30), pylibsrtp.Policy.SSRC_ANY_OUTBOUND)
-    dtls: Any = SimpleNamespace(_tx_srtp=pylibsrtp.Session(policy), _rx_srtp=plain, _ssl=chosen)
-    link, encoding = SecureLink(dtls, cast(Any, path)), OpusEncoder()
-    bridge = Bridge(Pacer(loop), rate_hz=RATE_HZ)
-    bridge.add(OverStream(audio))
+    here, there = (
+        (Srtp(Policy(key, Policy.SSRC_ANY_OUTBOUND)), Srtp(Policy(key, Policy.SSRC_ANY_INBOUND)))
+        for _ in range(2)
+    )
+    dtls: Any = SimpleNamespace(_tx_srtp=here[0], _rx_srtp=here[1], _ssl=chosen)
+    with ExitStack() as cleanup:
+        far = cleanup.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        far.bind((HOST, 0))
+        plane = Plane(loop)
+        cleanup.callback(plane.close)
+        port = MediaPort.open(plane, free_rtp_range(), addresses=[HOST])
+        cleanup.callback(port.close)
+        path = media_port.Path(port, ice.Connection(ice_controlling=False))
+        port._reached(path, port.sockets[0][0], far.getsockname())
+        audio, encoding = RoomAudio(plane, loop=loop), OpusEncoder()
+        cleanup.callback(audio.close)
+        bridge = Bridge(Pacer(loop), rate_hz=RATE_HZ)
+        bridge.add(OverStream(audio))
 
-    def send(frame: Pcm) -> None:
-        nonlocal sent
-        sent += 1
-        packet = RtpPacket(111, sent, sent * CLOCK_HZ // 50, 1, encoding.encode(frame))
-        path.media(packet.to_bytes(), loop.time())
+        def send(frame: Pcm) -> None:
+            nonlocal sent
+            sent += 1
+            packet = RtpPacket(111, sent, sent * CLOCK_HZ // 50, 1, encoding.encode(frame))
+            far.sendto(there[0].protect(packet.to_bytes()), (HOST, port.number))
 
-    audio.hear_on(link, frozenset({111}))
-    audio.speak_on(link, payload_type=111, ssrc=7)
-    try:
+        link = SecureLink(dtls, path)
+        audio.hear_on(link, frozenset({111}))
+        audio.speak_on(link, payload_type=111, ssrc=7)
         async with recording_to(folder / "call.wav", RATE_HZ) as recording:
             return await conversed(session(bridge, recording, line=None), send, RATE_HZ, entry)
-    finally:
-        audio.close()
-        plane.close()
 
 
 async def test_a_frame_of_a_phone_call_takes_the_path_that_is_printed(tmp_path: Path) -> None:
@@ -298,6 +309,6 @@ async def test_the_frame_that_begins_the_callers_speech_is_followed_through_few_
 
 
 async def test_a_frame_of_a_web_call_takes_the_path_that_is_printed(tmp_path: Path) -> None:
-    inbound = tuple(web_in(made()))
+    inbound = visible(web_in(made()))
     visits = await web_call(tmp_path, inbound[0])
     assert_is_the_path(visits, inbound, visible(web_out(made())))

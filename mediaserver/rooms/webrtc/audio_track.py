@@ -1,8 +1,8 @@
 """A participant's audio in both directions, on a row of the media plane, and its RTCP reports.
 
-The plane encodes, protects, paces and sends what the agent says, by the server's port to where ICE says,
-without Python in between; what the participant says is read here. aiortc sends each frame from a task of its
-track, by an encoder on a thread pool.
+The plane reads, opens and decodes what the participant says, and encodes, protects, paces and sends what the
+agent says, by the server's port to where ICE says, without Python in between. aiortc sends each frame from a
+task of its track, by an encoder on a thread pool.
 
 `RoomAudio` is the media half of a leg. `SecureLink` connects it to aiortc: the SRTP sessions that DTLS made,
 and the `Path` on the server's port. A LiveKit client with two peer connections sends audio on one and
@@ -14,23 +14,23 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-import pylibsrtp
 from aiortc import RTCDtlsTransport
 
 from mediaserver.rooms.webrtc.receiver import OPUS, OpusReceiver
-from mediaserver.rooms.webrtc.udp_mux import Path, Target
+from mediaserver.rooms.webrtc.udp_mux import Path, ReportSink, Target
 from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import AudioSource, LegListener
 from pipeline.plane.drive.plane import Plane
 from pipeline.plane.outgoing import Outgoing
+from pipeline.plane.port import NO_STREAM
 from pipeline.plane.rows import Happened
 from pipeline.plane.setup import Sending, begin_sending, begin_source, configure_sending, snapshot
-from pipeline.plane.srtp import seal_by
-from pipeline.plane.srtp_sources import LatestSources
+from pipeline.plane.srtp import Lent
 from sip.rtp.packet import MalformedPacket
-from sip.rtp.rtcp import PACKET_TYPES, RtcpSession, Sent
+from sip.rtp.rtcp import RtcpSession, Sent
 from sip.rtp.said import Said
 
 REPORT_S: Final = 1.0
@@ -41,8 +41,6 @@ _TAG_BYTES: Final = {b"SRTP_AES128_CM_SHA1_80": 10}
 """How much longer than RTP a packet is (RFC 5764 4.1.2)."""
 
 _GCM_TAG_BYTES: Final = 16
-
-_TAMPERED: Final = (pylibsrtp.Error, ValueError)  # ValueError: longer than any packet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,29 +60,32 @@ class AudioStats:
 
 
 class SecureLink:
-    """The SRTP sessions of one DTLS connection, on the path `path` of the server's port. Of the participant's
-    sources the latest (`LatestSources`) keep their roll-over counter and their window against replays."""
+    """The SRTP sessions of one DTLS connection, which is up, on the path `path` of the server's port. Of the
+    participant's sources the latest keep their roll-over counter and their window against replays
+    (`pipeline.plane.srtp.Lent`). Whoever calls holds the row that uses the sessions."""
 
-    __slots__ = ("_dtls", "_path", "_sources")
+    __slots__ = ("_dtls", "_lent", "_path")
 
     def __init__(self, dtls: RTCDtlsTransport, path: Path) -> None:
         self._dtls = dtls
         self._path = path
-        self._sources = LatestSources()
+        self._lent: Lent | None = None
+
+    @property
+    def sessions(self) -> Lent:
+        """The sessions, which are there once DTLS is up."""
+        if self._lent is None:
+            self._lent = Lent(self._dtls._tx_srtp, self._dtls._rx_srtp)
+        return self._lent
 
     def seal(self, line: Any) -> None:
-        """The packets of the row `line`, which the caller holds, are this connection's from now on."""
+        """The packets of the row `line` are this connection's from now on."""
         connection: Any = self._dtls._ssl
         profile = connection.get_selected_srtp_profile()
-        seal_by(line, self._dtls._tx_srtp, _TAG_BYTES.get(profile, _GCM_TAG_BYTES))
-
-    def sealed_report(self, compound: bytes) -> bytes:
-        """Encrypts a compound RTCP packet. The caller holds the row whose packets are this connection's: the
-        session is the plane's too."""
-        return bytes(self._dtls._tx_srtp.protect_rtcp(compound))
+        self.sessions.seal(line, _TAG_BYTES.get(profile, _GCM_TAG_BYTES))
 
     def send_report(self, sealed: bytes) -> bool:
-        """Sends what `sealed_report` gave; False: it could not be sent."""
+        """Sends a report that is sealed; False: it could not be sent."""
         return self._path.send(sealed)
 
     def follow(self, aim: Callable[[Target | None], None] | None) -> None:
@@ -93,47 +94,13 @@ class SecureLink:
         if aim is not None:
             aim(self._path.target)
 
-    def opened(self, data: bytes) -> bytes | None:
-        """Decrypts an RTP packet; None for one that is forged, replayed or damaged."""
-        try:
-            packet: bytes = self._dtls._rx_srtp.unprotect(data)
-        except _TAMPERED:
-            return None
-        self._sources.meet(int.from_bytes(packet[8:12]), self._dtls._rx_srtp)
-        return packet
+    def hear(self, stream: int) -> None:
+        """RTP that comes is that of `stream` from now on; `NO_STREAM`: of none."""
+        self._path.stream = stream
 
-    def opened_report(self, data: bytes) -> bytes | None:
-        """Decrypts a compound RTCP packet; None for one that is forged, replayed or damaged."""
-        try:
-            compound: bytes = self._dtls._rx_srtp.unprotect_rtcp(data)
-        except _TAMPERED:
-            return None
-        self._sources.meet(int.from_bytes(compound[4:8]), self._dtls._rx_srtp)
-        return compound
-
-    def listen(self, audio: RoomAudio | None) -> None:
-        """Passes packets that arrive to `audio`; None: drops them."""
-        self._path.media = None if audio is None else _Intake(self, audio)
-
-
-class _Intake:
-    """The media sink of a path: SRTP to the receiver, SRTCP to the reports."""
-
-    __slots__ = ("_audio", "_link")
-
-    def __init__(self, link: SecureLink, audio: RoomAudio) -> None:
-        self._link = link
-        self._audio = audio
-
-    def __call__(self, data: bytes, now: float) -> None:
-        if len(data) > 1 and data[1] in PACKET_TYPES:
-            compound = self._link.opened_report(data)
-            if compound is not None:
-                self._audio.report_received(compound, now)
-            return
-        packet = self._link.opened(data)
-        if packet is not None:
-            self._audio.receiver.packet(packet, now)
+    def listen(self, reports: ReportSink | None) -> None:
+        """Passes reports that arrive to `reports`, sealed as they are; None: drops them."""
+        self._path.on_report = reports
 
 
 class RoomAudio:
@@ -198,8 +165,13 @@ class RoomAudio:
         if self._closed:
             return
         self.receiver.receive(payload_types)
-        self._heard_on = link
-        link.listen(self)
+        before, self._heard_on = self._heard_on, link
+        if before is not None and before is not link:
+            before.hear(NO_STREAM)
+        with self._plane.held(self._number) as line:
+            link.sessions.open(line)
+        link.hear(self._number)
+        link.listen(partial(self._report_received, link))
         self._start()
 
     def speak_on(self, link: SecureLink, *, payload_type: int, ssrc: int) -> None:
@@ -226,11 +198,15 @@ class RoomAudio:
         self._spoken_on = link
         link.follow(self._aim)
         if self._heard_on is not link:
-            link.listen(self)  # the participant's reports of the agent's audio
+            link.listen(partial(self._report_received, link))  # of the agent's audio
         self._start()
 
-    def report_received(self, compound: bytes, now: float) -> None:
-        """Takes a decrypted RTCP compound of the participant."""
+    def _report_received(self, link: SecureLink, data: bytes, now: float) -> None:
+        """Takes a report of the participant, as SRTCP."""
+        with self._plane.held(self._number):
+            compound = link.sessions.opened_report(data)
+        if compound is None:
+            return
         try:
             self._reports.receive(compound, int(self._line["own_ssrc"]), now)
         except MalformedPacket:
@@ -245,6 +221,7 @@ class RoomAudio:
         for link in (self._heard_on, self._spoken_on):
             if link is not None:
                 link.listen(None)
+                link.hear(NO_STREAM)
                 link.follow(None)
         if self._timer is not None:
             self._timer.cancel()
@@ -282,5 +259,5 @@ class RoomAudio:
 
     def _send_report(self, link: SecureLink, compound: bytes) -> None:
         with self._plane.held(self._number):
-            sealed = link.sealed_report(compound)
+            sealed = link.sessions.sealed_report(compound)
         link.send_report(sealed)

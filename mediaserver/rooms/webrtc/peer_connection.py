@@ -137,6 +137,7 @@ class PeerTransport:
             self._check_open()
             visible = Description.parse(answer).for_aiortc()
             self._restarted(*visible.credentials)
+            self._port.expect()
             try:
                 await self._pc.setRemoteDescription(RTCSessionDescription(sdp=str(visible), type="answer"))
             except _REFUSALS as error:
@@ -155,6 +156,7 @@ class PeerTransport:
         try:
             parsed = candidate_from_sdp(line)
             parsed.sdpMid = self._any_mid()
+            self._port.expect()
             await self._pc.addIceCandidate(parsed)
         except _REFUSALS as error:
             raise BadOffer(f"the candidate cannot be used: {error}") from error
@@ -280,6 +282,7 @@ class PeerTransport:
 
     def _use_port(self) -> None:
         """Gives aiortc the server's port in place of sockets of its own, before it gathers candidates."""
+        self._port.expect()
         connection = self._transport().transport._connection
         if self._path is None:
             self._path = Path(self._port, connection)

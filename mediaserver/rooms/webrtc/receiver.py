@@ -1,24 +1,19 @@
-"""Receives Opus: a row of the media plane (`pipeline.plane`) that is called for each packet.
+"""What a participant says: Opus, received on a row of the media plane (`pipeline.plane`).
 
 aiortc's receiver holds every packet for 80 ms and after one loss stays up to 280 ms behind, without
 concealment: it feeds a loudspeaker. This one feeds a recogniser, which needs order and not smoothness. A
-packet in order is decoded as it arrives, a gap is waited for 40 ms at the most (by the plane's tick), and a
-lost packet is recovered from the next one's in-band FEC. Sans-IO: decrypted packets in, frames to the
-listener."""
+packet in order is decoded as it arrives, a gap is waited for 40 ms at the most, and a lost packet is
+recovered from the next one's in-band FEC."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import Any, Final
-
-import numpy as np
 
 from pipeline.audio.opus import CLOCK_HZ, RATE_HZ
 from pipeline.leg import LegListener
 from pipeline.plane.atomic import held
-from pipeline.plane.called import BUSY, address_of, receive_at
-from pipeline.plane.rows import PACKET_BYTES, Kind, scratch
+from pipeline.plane.rows import Kind
 from pipeline.plane.setup import PayloadFormat, Receiving, configure, prepare, snapshot
 from sip.rtp.heard import Heard
 from sip.rtp.reception_stats import Reception
@@ -28,29 +23,19 @@ TAKEOVER_MS: Final = 200
 """Milliseconds of silence after which a new source replaces the present one. A client that publishes its
 microphone again begins a new source; one with two microphones must not be heard as both at once."""
 
-_TRIES: Final = 1000
-"""To take a packet while the plane is at the row, which it leaves within microseconds; else it is lost."""
-
-_NS: Final = 1_000_000_000
-_NOWHERE: Final = 0
 OPUS: Final = PayloadFormat(Kind.OPUS, CLOCK_HZ, RATE_HZ)
-_SCRATCH: Final = scratch()
-_SCRATCH_AT: Final = address_of(_SCRATCH)
 
 
 class OpusReceiver:
     """Receives one participant's microphone on the row `line`, of the stream `number`, which nobody uses
     yet."""
 
-    __slots__ = ("_at", "_buffer", "_heard", "_line", "_octets", "_reception")
+    __slots__ = ("_heard", "_line", "_reception")
 
     def __init__(self, line: Any, number: int) -> None:
         prepare(line, number, rate_hz=RATE_HZ, patience_ms=PATIENCE_MS)
         line["takeover_ns"] = TAKEOVER_MS * 1_000_000
         self._line = line
-        self._at = address_of(line)
-        self._buffer = bytearray(PACKET_BYTES)
-        self._octets = np.frombuffer(self._buffer, np.uint8)
         self._heard = Heard(self._line)
         self._reception = Reception(self._line)
 
@@ -101,20 +86,6 @@ class OpusReceiver:
         with held(self._line["owner"]):
             configure(self._line, receiving)
 
-    def packet(self, data: bytes, now: float) -> None:
-        """Takes a decrypted RTP packet; malformed ones are counted in `bad_packets`. Once closed, none is."""
-        if self._at == _NOWHERE:
-            return
-        size = min(len(data), PACKET_BYTES)
-        self._buffer[:size] = data[:size]
-        for _ in range(_TRIES):
-            frames = receive_at(self._at, _SCRATCH_AT, self._octets, size, round(now * _NS))
-            if frames != BUSY:
-                break
-            time.sleep(0)
-        if frames > 0:
-            self.passed(frames, now)
-
     def passed(self, frames: int, now: float) -> None:
         """Passes on what was heard, up to frame number `frames`."""
         self._heard.pass_on(frames, 0, now)
@@ -122,5 +93,5 @@ class OpusReceiver:
     def close(self) -> None:
         """Lets go of the row: another stream's it may be. The counters stay."""
         self._heard.listener = None
-        self._line, self._at = snapshot(self._line), _NOWHERE
+        self._line = snapshot(self._line)
         self._reception = Reception(self._line)

@@ -1,12 +1,13 @@
-"""One UDP port for the media of every participant: a firewall opens one port, and one wake-up reads every
+"""One UDP port for the media of every participant: a firewall opens one port, and the media plane reads every
 participant's datagrams.
 
 aioice binds a random port per connection; here its `StunProtocol`s get a `Lane` on the server's sockets (one
-socket for each address of this machine, all on the same port). A datagram finds its connection by
+socket for each address of this machine, all on the same port). RTP goes to a participant's stream without
+Python in between (`pipeline.plane.port`). Of the rest a datagram finds its connection by
 
 - the username of a STUN request, which begins with the server's ufrag, once its integrity has been verified,
 - the transaction id of a STUN response,
-- for all else (DTLS, SRTP) the address that a verified request came from.
+- for all else (DTLS, SRTCP) the address that a verified request came from.
 
 So nobody gets a path, or takes one over, without the password that went through signalling.
 
@@ -21,6 +22,7 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from aioice import Candidate, ice, stun
@@ -28,10 +30,9 @@ from aioice.candidate import candidate_foundation, candidate_priority
 
 from mediaserver.rooms.errors import RoomFull
 from pipeline.net.egress import EgressPolicy
-from pipeline.plane.address import sockaddr
-
-BURST: Final = 64
-"""The most datagrams read in one wake-up: a flood must not hold up the calls."""
+from pipeline.plane.address import sockaddr, unpacked
+from pipeline.plane.drive.plane import Plane
+from pipeline.plane.port import NO_STREAM
 
 MAX_ADDRESSES: Final = 8
 """The most addresses of one connection: a phone that roams has two or three."""
@@ -44,11 +45,11 @@ MAX_QUEUED: Final = 256
 
 _MAX_ASKED: Final = 4096  # STUN requests without a response yet; 20 for each connection being made
 _BUFFER_BYTES: Final = 4 << 20
-_DATAGRAM: Final = 2048
+_CONNECTS_S: Final = 1.0  # a handshake, from an offer, an answer or a candidate on
 _USERNAME: Final = 0x0006
 _HEADER: Final = 20
 
-MediaSink = Callable[[bytes, float], None]
+ReportSink = Callable[[bytes, float], None]
 Target: TypeAlias = tuple[socket.socket, bytes]
 """A socket of the port, and the sockaddr that media goes to by it."""
 
@@ -73,17 +74,18 @@ class _Nominated(dict[int, Any]):
 
 
 class Path:
-    """One peer connection on the shared port. `media` takes SRTP and SRTCP datagrams; `on_target` is told
-    where media goes, each time ICE nominates a pair, and None when there is none any more."""
+    """One peer connection on the shared port. `on_report` takes SRTCP datagrams; `on_target` is told where
+    media goes, each time ICE nominates a pair, and None when there is none any more."""
 
-    __slots__ = ("_lanes", "_port", "addresses", "connection", "media", "on_target")
+    __slots__ = ("_lanes", "_port", "_stream", "addresses", "connection", "on_report", "on_target")
 
     def __init__(self, port: MediaPort, connection: ice.Connection) -> None:
         self._port = port
         self._lanes: list[Lane] = []
         self.addresses: list[tuple[socket.socket, tuple[str, int]]] = []
         self.connection = connection
-        self.media: MediaSink | None = None
+        self.on_report: ReportSink | None = None
+        self._stream = NO_STREAM
         self.on_target: Callable[[Target | None], None] | None = None
         connection._nominated = _Nominated(self._nominated)
 
@@ -94,7 +96,20 @@ class Path:
         if pair is None:
             return None
         own, (host, port) = cast(Lane, pair.protocol.transport).socket, pair.remote_addr
-        return own, sockaddr((host, port, 0, 0) if own.family == socket.AF_INET6 else (host, port))
+        return own, _packed(own, (host, port))
+
+    @property
+    def stream(self) -> int:
+        """The stream of the media plane that hears the RTP of this connection; `NO_STREAM`: none does."""
+        return self._stream
+
+    @stream.setter
+    def stream(self, number: int) -> None:
+        if number == self._stream:
+            return
+        self._stream = number
+        for own, address in self.addresses:
+            self._port.know(own, address, number)
 
     def _nominated(self) -> None:
         if self.on_target is not None:
@@ -151,10 +166,10 @@ class Path:
         return cast(Lane, pair.protocol.transport).deliver(data, pair.remote_addr)
 
     def received(self, data: bytes, now: float) -> None:
-        """Takes a datagram other than STUN (RFC 7983) from an address of this connection."""
+        """Takes a datagram other than STUN and RTP (RFC 7983) from an address of this connection."""
         if 127 < data[0] < 192:
-            if self.media is not None:
-                self.media(data, now)
+            if self.on_report is not None:
+                self.on_report(data, now)
         elif self.connection._queue.qsize() < MAX_QUEUED:
             self.connection.data_received(data, 1)
 
@@ -173,7 +188,7 @@ class Path:
     def close_lane(self, lane: Lane) -> None:
         """Takes the path off the port when aioice has closed its last lane."""
         if all(each.is_closing() for each in self._lanes):
-            self.media = None
+            self.on_report = None
             self._port.forget(self.connection.local_username, self)
 
 
@@ -234,29 +249,30 @@ class MediaPort:
 
     def __init__(
         self,
+        plane: Plane,
         sockets: Sequence[socket.socket],
         *,
         public_address: str | None,
         egress: EgressPolicy,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Takes bound sockets; `MediaPort.open` binds them."""
+        """Takes bound sockets, which `plane` reads; `MediaPort.open` binds them."""
+        self.plane = plane
         self.egress = egress
         self.sockets = [(own, own.getsockname()[0]) for own in sockets]
         self.number: int = sockets[0].getsockname()[1]
         self.public_address = public_address
-        self.strays = 0
-        """Datagrams that belong to no connection."""
+        self._strays = 0
         self._loop = loop
         self._paths: dict[str, Path] = {}
         self._by_address: dict[socket.socket, dict[tuple[str, int], Path]] = {own: {} for own in sockets}
         self._asked: dict[bytes, Lane] = {}
-        for own in sockets:
-            loop.add_reader(own, self._readable, own, self._by_address[own])
+        self._shared = {own: plane.open_port(own, partial(self._arrived, own)) for own in sockets}
 
     @classmethod
     def open(
         cls,
+        plane: Plane,
         ports: tuple[int, int],
         *,
         addresses: Sequence[str] = (),
@@ -274,19 +290,29 @@ class MediaPort:
             sockets = _bind_all(hosts, number)
             if sockets:
                 loop = asyncio.get_running_loop()
-                return cls(sockets, public_address=public_address, egress=egress or EgressPolicy(), loop=loop)
+                reaches = egress or EgressPolicy()
+                return cls(plane, sockets, public_address=public_address, egress=reaches, loop=loop)
         raise RoomFull(f"no UDP port of {ports[0]}-{ports[1]} is free for rooms")
 
     def __len__(self) -> int:
         """The number of peer connections on the port."""
         return len(self._paths)
 
+    @property
+    def strays(self) -> int:
+        """Datagrams that belong to no connection."""
+        return self._strays + sum(each.strays for each in self._shared.values())
+
+    def expect(self) -> None:
+        """Somebody is about to connect: a handshake's datagrams are not to wait for the plane's tick."""
+        self.plane.expect(_CONNECTS_S)
+
     def close(self) -> None:
         """Closes the sockets and forgets every peer connection."""
         for path in self._paths.values():
             path.close()
-        for own, _ in self.sockets:
-            self._loop.remove_reader(own)
+        for own, shared in self._shared.items():
+            shared.close()
             own.close()
         self._paths.clear()
         self._by_address.clear()
@@ -308,6 +334,7 @@ class MediaPort:
             table = self._by_address.get(own)
             if table is not None and table.get(address) is path:
                 del table[address]
+                self._shared[own].forget(_packed(own, address))
         path.addresses.clear()
         for transaction in [key for key, lane in self._asked.items() if lane.path is path]:
             del self._asked[transaction]
@@ -318,27 +345,26 @@ class MediaPort:
         if len(self._asked) > _MAX_ASKED:
             del self._asked[next(iter(self._asked))]
 
-    def _readable(self, own: socket.socket, by_address: dict[tuple[str, int], Path]) -> None:
-        now = self._loop.time()
-        for _ in range(BURST):
-            try:
-                data, address = own.recvfrom(_DATAGRAM)
-            except OSError:  # nothing left, or an ICMP error reported here
-                return
-            if not data:
-                continue
-            if data[0] < 4:
-                self._stun(own, data, (address[0], address[1]))
-                continue
-            path = by_address.get((address[0], address[1]))
-            if path is None:
-                self.strays += 1
-            else:
-                path.received(data, now)
+    def know(self, own: socket.socket, address: tuple[str, int], stream: int) -> None:
+        """RTP that comes from `address` to this socket is that of `stream` from now on."""
+        if own in self._by_address:
+            self._shared[own].know(_packed(own, address), stream)
+
+    def _arrived(self, own: socket.socket, data: bytes, sender: bytes, now: float) -> None:
+        """Takes a datagram that the plane has left to Python."""
+        host, number = unpacked(sender)[:2]
+        if data[0] < 4:
+            self._stun(own, data, (host, number))
+            return
+        path = self._by_address[own].get((host, number))
+        if path is None:
+            self._strays += 1
+        else:
+            path.received(data, now)
 
     def _stun(self, own: socket.socket, data: bytes, address: tuple[str, int]) -> None:
         if len(data) < _HEADER:
-            self.strays += 1
+            self._strays += 1
             return
         if data[:2] == b"\x00\x01":
             path = self._verified(data)
@@ -348,7 +374,7 @@ class MediaPort:
         else:
             lane = self._asked.get(data[8:20])
         if lane is None:
-            self.strays += 1
+            self._strays += 1
         else:
             lane.protocol.datagram_received(data, address)
 
@@ -375,11 +401,13 @@ class MediaPort:
         table[address] = path
         is_new = not path.heard_from(address[0])
         path.addresses.append((own, address))
+        self.know(own, address, path.stream)
         if is_new:
             path.opened(address[0])
         if len(path.addresses) > MAX_ADDRESSES:
             old_socket, old = path.addresses.pop(0)
             self._by_address[old_socket].pop(old, None)
+            self._shared[old_socket].forget(_packed(old_socket, old))
 
 
 def own_addresses() -> list[str]:
@@ -393,6 +421,11 @@ def new_credentials() -> tuple[str, str]:
     """Returns a user name fragment and a password, of 48 and 144 bits (RFC 8839 section 5.4 asks for 24 and
     128)."""
     return secrets.token_hex(6), secrets.token_hex(18)
+
+
+def _packed(own: socket.socket, address: tuple[str, int]) -> bytes:
+    """Returns the sockaddr of an address that `own` reaches."""
+    return sockaddr((*address, 0, 0) if own.family == socket.AF_INET6 else address)
 
 
 def _candidate(component: int, host: str, port: int) -> Candidate:

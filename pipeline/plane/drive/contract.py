@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import socket
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy.typing as npt
+
+
+class Memory(NamedTuple):
+    """What the plane works on: streams, what it tells, and the ports that many streams share."""
+
+    rows: npt.NDArray[Any]
+    shared: Any
+    ports: list[Any]
 
 
 class Drive(Protocol):
@@ -19,6 +29,12 @@ class Drive(Protocol):
 
     def forget(self, bound: socket.socket | None, number: int) -> None:
         """Touches the stream's socket no more; `bound` is as `watch` had it. The row is held."""
+
+    def watch_port(self, bound: socket.socket, number: int) -> None:
+        """Reads datagrams of the shared port `number` from `bound`."""
+
+    def forget_port(self, number: int) -> None:
+        """Touches the port's socket no more. The port is held."""
 
     def poke(self) -> None:
         """Sends what is due, without waiting for the tick."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from pipeline.plane.address import sockaddr, unpacked
-from pipeline.plane.called import address_of, count_sent_at, due_at, take_at
+from pipeline.plane.called import address_of, again_at, arrived_at, count_sent_at, due_at, take_at
+from pipeline.plane.drive.contract import Memory
 from pipeline.plane.rows import Field, scratch
 from pipeline.plane.send import SLOT_NS
 
@@ -20,17 +19,17 @@ _BURST: Final = 64  # datagrams of one stream in one go: strangers must not hold
 class OnLoop:
     """A `Drive` of the loop's readers and timers, on the loop's clock."""
 
-    def __init__(
-        self, rows: npt.NDArray[Any], shared: Any, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]
-    ) -> None:
+    def __init__(self, memory: Memory, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
         """`tell` is called where there are events."""
-        self._rows, self._shared, self._loop, self._tell = rows, shared, loop, tell
+        self._rows, self._shared, self._ports = memory
+        shared, self._loop, self._tell = self._shared, loop, tell
         self._clock, self._scratch = shared["clock"], scratch()
         self._with = address_of(self._scratch), address_of(shared)
         self._places: dict[int, int] = {}
         self._packet = memoryview(shared["packet"])
         self._sockets: dict[int, socket.socket] = {}  # sent by
         self._read_from: dict[int, socket.socket] = {}
+        self._shared_ports: dict[int, socket.socket] = {}
         self._poked: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._between: asyncio.TimerHandle | None = None
@@ -56,6 +55,15 @@ class OnLoop:
             self._loop.remove_reader(self._read_from.pop(number))
         self._clock[Field.TICKS] += 2  # nobody is about to send for the stream
 
+    def watch_port(self, bound: socket.socket, number: int) -> None:
+        """Reads datagrams of the shared port `number` from `bound` (`Drive`)."""
+        self._shared_ports[number] = bound
+        self._loop.add_reader(bound, self._read_port, bound, address_of(self._ports[number]))
+
+    def forget_port(self, number: int) -> None:
+        """Touches the port's socket no more (`Drive`)."""
+        self._loop.remove_reader(self._shared_ports.pop(number))
+
     def poke(self) -> None:
         """Sends what is due on the loop's next turn (`Drive`)."""
         if self._poked is None and self._timer is not None:
@@ -63,7 +71,7 @@ class OnLoop:
 
     def close(self) -> None:
         """Reads and sends no more (`Drive`). Idempotent."""
-        for bound in self._read_from.values():
+        for bound in (*self._read_from.values(), *self._shared_ports.values()):
             self._loop.remove_reader(bound)
         for each in (self._timer, self._between, self._poked):
             if each is not None:
@@ -72,18 +80,30 @@ class OnLoop:
     def _now_ns(self) -> int:
         return round(self._loop.time() * 1e9)
 
+    def _came(self, bound: socket.socket) -> bool:
+        """Puts a datagram where `step` takes it from; False: none has come."""
+        try:
+            size, address = bound.recvfrom_into(self._packet)
+        except OSError:
+            return False
+        sender = sockaddr(address)
+        self._shared["sender"][: len(sender)] = list(sender)
+        self._clock[Field.SIZE], self._clock[Field.SENDER_LENGTH] = size, len(sender)
+        return True
+
     def _read(self, number: int) -> None:
-        bound, clock = self._sockets[number], self._clock
+        bound = self._sockets[number]
         for _ in range(_BURST):
-            try:
-                size, address = bound.recvfrom_into(self._packet)
-            except OSError:
+            if not self._came(bound) or take_at(self._places[number], *self._with, self._now_ns()):
                 break
-            sender = sockaddr(address)
-            self._shared["sender"][: len(sender)] = list(sender)
-            clock[Field.SIZE], clock[Field.SENDER_LENGTH] = size, len(sender)
-            if take_at(self._places[number], *self._with, self._now_ns()):
+        self._tell_news()
+
+    def _read_port(self, bound: socket.socket, port: int) -> None:
+        again_at(port, *self._with)
+        for _ in range(_BURST):
+            if not self._came(bound):
                 break
+            arrived_at(port, *self._with, self._now_ns())
         self._tell_news()
 
     def _tick(self) -> None:

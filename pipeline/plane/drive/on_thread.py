@@ -12,11 +12,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from pipeline.plane.atomic import AT_WORK, FREE
+from pipeline.plane.drive.contract import Memory
 from pipeline.plane.drive.priority import Priority, raised
 from pipeline.plane.rows import Field, scratch
 
@@ -44,10 +43,9 @@ class OnThread:
     """A `Drive` of one compiled function. `close` returns when the thread has ended; its memory outlives
     it."""
 
-    def __init__(
-        self, rows: npt.NDArray[Any], shared: Any, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]
-    ) -> None:
+    def __init__(self, memory: Memory, loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
         """`tell` is called where there are events."""
+        rows, shared, self._ports = memory
         self._memory = (rows, scratch(), shared)
         self._clock, self._loop, self._tell = shared["clock"], loop, tell
         self._epoll = select.epoll()
@@ -73,6 +71,12 @@ class OnThread:
         """Touches the stream's socket no more (`Drive`); the row is held."""
         if self._open and bound is not None:
             self._control(_CTL_DEL, bound.fileno(), number)
+
+    def watch_port(self, bound: socket.socket, number: int) -> None:
+        """Reads datagrams of the shared port `number` from `bound` (`Drive`): the port names it."""
+
+    def forget_port(self, number: int) -> None:
+        """Touches the port's socket no more (`Drive`): the port is not open."""
 
     def poke(self) -> None:
         """Wakes the thread, which sends what is due (`Drive`)."""
@@ -113,6 +117,9 @@ class OnThread:
         for number in broken:
             rows[number]["open"] = 0
             rows[number]["owner"][0] = FREE
+        for port in self._ports:
+            if port["owner"][0] == AT_WORK:
+                port["owner"][0] = FREE
         return broken
 
     def _stop(self) -> None:
@@ -120,7 +127,7 @@ class OnThread:
         self.poke()
         self._thread.join(_JOINED_S)
         if self._thread.is_alive():
-            _abandoned.append(self._memory)
+            _abandoned.append((self._memory, self._ports))
             log.error("media plane does not end")
 
     def _woken(self) -> None:

@@ -17,11 +17,13 @@ import numpy as np
 from pipeline.errors import boundary
 from pipeline.plane import atomic, rows
 from pipeline.plane.called import address_of, take_at
-from pipeline.plane.drive.contract import Drive
+from pipeline.plane.drive.contract import Drive, Memory
 from pipeline.plane.drive.on_loop import OnLoop
 from pipeline.plane.drive.on_thread import SUPPORTED, OnThread
 from pipeline.plane.drive.rounds import Rounds
-from pipeline.plane.rows import Field, Happened
+from pipeline.plane.drive.shared_port import Aside, SharedPort, begin_port
+from pipeline.plane.port import new_port
+from pipeline.plane.rows import PORTS, Field, Happened
 from pipeline.plane.send import FRAME_NS, SLOT_NS, SLOTS
 
 CAPACITY: Final = 1024
@@ -65,7 +67,9 @@ class Plane:
         if on_thread is None:
             on_thread = SUPPORTED and abs(loop.time() - time.monotonic()) < _SAME_CLOCK_S
         kind = OnThread if on_thread else OnLoop
-        self._drive: Drive = kind(self.rows, self.shared, loop, self._tell)
+        self._ports: list[Any] = []
+        self._shared_ports: list[SharedPort | None] = []
+        self._drive: Drive = kind(Memory(self.rows, self.shared, self._ports), loop, self._tell)
 
     def __len__(self) -> int:
         """The number of streams, those that are reserved included."""
@@ -131,6 +135,32 @@ class Plane:
         # to send of this stream must not leave by the next one's socket.
         self._left.append((number, int(self._clock[Field.EVENT_HEAD]), ticks + 1))
 
+    def open_port(self, bound: socket.socket, aside: Aside) -> SharedPort:
+        """Reads for many streams from the datagram socket `bound`; what is none of theirs comes to `aside`.
+        Raises `PlaneFull`."""
+        closed = [number for number, each in enumerate(self._ports) if not each["open"]]
+        number = closed[0] if closed else len(self._ports)
+        if not closed:
+            if number == PORTS:
+                raise PlaneFull("no port of the media plane is free")
+            self._ports.append(new_port())
+            self._shared_ports.append(None)
+            self.shared["ports"][number] = address_of(self._ports[number])
+            self._clock[Field.PORTS] = len(self._ports)
+        port = self._ports[number]
+        with atomic.held(port["owner"]):
+            begin_port(port, bound.fileno(), number, int(self.rows.ctypes.data))
+        shared_port = SharedPort(port, self._drive, self._loop, aside)
+        self._shared_ports[number] = shared_port
+        self._drive.watch_port(bound, number)
+        self._drive.poke()
+        return shared_port
+
+    def expect(self, seconds: float) -> None:
+        """Somebody is about to connect over a shared port: what comes there does not wait for the tick."""
+        self._clock[Field.EAGER_NS] = round((self._loop.time() + seconds) * 1e9)
+        self._drive.poke()
+
     def first_due_ns(self, number: int) -> int:
         """When the packets of a new stream begin."""
         now_ns = round(self._loop.time() * 1e9)
@@ -186,6 +216,9 @@ class Plane:
         """Passes on the events that are left, up to one whose listener breaks; False: all were passed on."""
         with boundary(log, "listener of a media stream broke") as told:
             for number, kind, one, two in left:
+                if kind == Happened.ON_PORT:
+                    self._read_port(number)
+                    continue
                 news, told.fields["stream"] = self._news[number], number
                 try:
                     if news is not None:
@@ -194,6 +227,12 @@ class Plane:
                     if kind == _ASIDE:
                         self.rows[number]["asides_read"] += 1
         return told.error is not None
+
+    def _read_port(self, number: int) -> None:
+        port = self._shared_ports[number]
+        if port is not None:
+            with boundary(log, "reader of a media port broke", port=number):
+                port.read()
 
     def _new_events(self) -> list[list[int]]:
         clock, events = self._clock, self._events
@@ -210,7 +249,7 @@ class Plane:
 
     def _all_counts(self) -> list[list[int]]:
         """Returns what each stream has counted up to now, as events: what was dropped is made up for."""
-        new = []
+        new: list[list[int]] = [[each, Happened.ON_PORT, 0, 0] for each in range(len(self._ports))]
         for number, news in enumerate(self._news):
             if news is not None:
                 line = self.rows[number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 from pipeline.plane.drive.plane import Plane
@@ -22,6 +23,9 @@ class Planes:
     def __len__(self) -> int:
         """The number of planes."""
         return len(self._planes)
+
+    def __iter__(self) -> Iterator[Plane]:
+        return iter(self._planes)
 
     def least_loaded(self) -> Plane:
         """The plane with the fewest streams, for the next one. A stream stays on its plane."""

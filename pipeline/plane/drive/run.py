@@ -12,6 +12,7 @@ from typing import Any, Final
 from pipeline.audio.compiled import compiled
 from pipeline.plane.atomic import enter, leave
 from pipeline.plane.native import I64, LINE, ROWS, SCRATCH, SHARED, VOID, T
+from pipeline.plane.port import PORT_TYPE, again, arrived, port_at
 from pipeline.plane.rows import ADDRESS_BYTES, PACKET_BYTES, Field
 from pipeline.plane.send import FRAME_NS, SLOT_NS
 from pipeline.plane.step import count_sent, due, take
@@ -37,6 +38,9 @@ _READY: Final = 64
 _BURST: Final = 64
 """Datagrams of one stream in one tick: strangers must not hold up the other calls."""
 
+_PORT_BURST: Final = 512
+"""Datagrams of one shared port in one tick: twice what a full plane of streams sends."""
+
 _IDLE_NS: Final = 100_000_000
 
 _LINES: Final = int(Field.LINES)
@@ -45,6 +49,8 @@ _SIZE, _LENGTH = int(Field.SIZE), int(Field.SENDER_LENGTH)
 _BETWEEN, _BETWEEN_NS = int(Field.BETWEEN), int(Field.BETWEEN_NS)
 _TAIL, _URGENT = int(Field.EVENT_TAIL), int(Field.URGENT)
 _WAKE_FD, _POKE_FD, _EPOLL_FD = int(Field.WAKE_FD), int(Field.POKE_FD), int(Field.EPOLL_FD)
+_PORTS, _EAGER_NS = int(Field.PORTS), int(Field.EAGER_NS)
+_POKED, _READABLE = 1, 2
 
 
 @compiled(I64(SHARED), inner=True)
@@ -56,22 +62,39 @@ def _now_ns(shared: Any) -> int:
 
 
 @compiled(I64(SHARED, I64), inner=True)
+def _poll(shared: Any, now_ns: int) -> int:
+    """What wakes the plane: a poke, and where somebody connects, or there is no stream, what comes on the
+    shared ports. How many."""
+    clock, polled = shared.clock, shared.polled
+    polled[0] = clock[_POKE_FD] & 0xFFFFFFFF | _POLLIN << 32
+    count = 1
+    if clock[_LINES] == 0 or now_ns < clock[_EAGER_NS]:
+        for k in range(clock[_PORTS]):
+            port = port_at(shared.ports[k])
+            if shared.ports[k] and port.open:
+                polled[count] = port.fd & 0xFFFFFFFF | _POLLIN << 32
+                count += 1
+    return count
+
+
+@compiled(I64(SHARED, I64), inner=True)
 def _sleep(shared: Any, due_ns: int) -> int:
-    """Until the tick, or until a packet is due before it (0), or until Python pokes (1)."""
-    clock = shared.clock
+    """Until the tick, or until a packet is due before it (0), or until Python pokes (`_POKED`), or something
+    has come on a port for which the plane does not wait (`_READABLE`)."""
+    clock, pair, polled = shared.clock, shared.pair, shared.polled
     until_ns = min(due_ns, clock[_BETWEEN_NS]) if clock[_BETWEEN] else due_ns
-    left_ns = until_ns - _now_ns(shared)
+    now_ns = _now_ns(shared)
+    left_ns = until_ns - now_ns
     if left_ns <= 0:
         return 0
-    pair = shared.pair
-    fd = I64(shared.clock[_POKE_FD])
+    count = _poll(shared, now_ns)
     pair[0], pair[1] = left_ns // 1_000_000_000, left_ns % 1_000_000_000
-    pair[2] = fd & 0xFFFFFFFF | _POLLIN << 32  # struct pollfd
-    address = pair.ctypes.data
-    if _ppoll(address + 16, T.uint64(1), address, T.uintp(0)) <= 0:
+    if _ppoll(polled.ctypes.data, T.uint64(count), pair.ctypes.data, T.uintp(0)) <= 0:
         return 0
-    _drain(T.int32(fd), address + 24, T.uintp(8))
-    return 1
+    if polled[0] >> 48 & _POLLIN == 0:
+        return _READABLE
+    _drain(T.int32(clock[_POKE_FD]), pair.ctypes.data + 24, T.uintp(8))
+    return _POKED
 
 
 @compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
@@ -113,6 +136,33 @@ def _read_all(rows: Any, scratch: Any, shared: Any, now_ns: int) -> None:
             if enter(line.owner[:]):
                 _read(line, scratch, shared, now_ns)
                 leave(line.owner[:])
+
+
+@compiled(VOID(PORT_TYPE, SCRATCH, SHARED, I64), inner=True)
+def _read_port(port: Any, scratch: Any, shared: Any, now_ns: int) -> None:
+    """What has come on a port that many streams share."""
+    clock, pair, fd = shared.clock, shared.pair, T.int32(port.fd)
+    packet, sender, length = shared.packet.ctypes.data, shared.sender.ctypes.data, pair.ctypes.data
+    if port.waiting:
+        again(port, scratch, shared)
+    for _ in range(_PORT_BURST):
+        pair[0] = ADDRESS_BYTES
+        size = _recvfrom(fd, packet, T.uintp(PACKET_BYTES), T.int32(_MSG_DONTWAIT), sender, length)
+        if size < 0:
+            return
+        clock[_SIZE], clock[_LENGTH] = size, pair[0] & 0xFFFFFFFF
+        arrived(port, scratch, shared, now_ns)
+
+
+@compiled(VOID(SCRATCH, SHARED, I64), inner=True)
+def _read_ports(scratch: Any, shared: Any, now_ns: int) -> None:
+    """What has come on all shared ports; that of a port which Python holds waits in its socket."""
+    for k in range(shared.clock[_PORTS]):
+        port = port_at(shared.ports[k])
+        if shared.ports[k] and port.open and enter(port.owner[:]):
+            if port.open:
+                _read_port(port, scratch, shared, now_ns)
+            leave(port.owner[:])
 
 
 @compiled(VOID(LINE, SCRATCH, SHARED, I64), inner=True)
@@ -177,10 +227,13 @@ def run(rows: Any, scratch: Any, shared: Any) -> None:
     clock = shared.clock
     due_ns, woken_ns = _now_ns(shared) // SLOT_NS * SLOT_NS + SLOT_NS, 0
     while clock[_STOP] == 0:
-        poked = _sleep(shared, due_ns)
+        woken = _sleep(shared, due_ns)
         now_ns = _now_ns(shared)
-        if poked or now_ns >= due_ns:
+        if woken == _READABLE:
+            _read_ports(scratch, shared, now_ns)
+        if woken == _POKED or now_ns >= due_ns:
             _read_all(rows, scratch, shared, now_ns)
+            _read_ports(scratch, shared, now_ns)
             _send_all(rows, scratch, shared, now_ns)
             due_ns = _next_due(shared, due_ns, now_ns)
         else:

@@ -80,8 +80,8 @@ def test_the_path_of_a_frame_in_order_with_its_rates(demo: Path) -> None:
         ("Turns.receive", 0),
     ]
     assert rates(report, "in by web")[:4] == [
-        ("SecureLink.opened", 48000),
-        ("OpusReceiver.packet", 16000),
+        ("port.arrived", 48000),
+        ("receive.receive", 16000),
         ("Heard.pass_on", 16000),
         ("Bridge.place", 16000),
     ]

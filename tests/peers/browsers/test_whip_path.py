@@ -63,7 +63,7 @@ async def hears(page: Page) -> None:
 async def test_the_call_goes_on_from_another_address(tmp_path: Path) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client), chromium() as page:
         ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS))
-        port = server.room_registry._port.number
+        port = server.room_registry._ports[0].number
         async with relay(port, loss=0.0, jitter_s=0.0) as network:
             await page.open(str(client.make_url(f"/talk/{LISTENS}")))
             await page.run(CALL)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile.damaged_rtp import survive
+from tests.support.hostile.damaged_rtp import survive, survive_port
 from tests.support.paths import ROOT
 
 
@@ -17,6 +17,14 @@ def test_damaged_packets_are_counted_and_the_others_heard() -> None:
     line = survive(1, 1500).line
     assert line["frames"] > 500
     assert all(line[name] > 0 for name in ("bad", "lost", "concealed", "packets_sent"))
+
+
+def test_damaged_datagrams_of_a_shared_port_are_counted_and_the_others_heard() -> None:
+    port = survive_port(1, 1500)
+    assert all(line["frames"] > 200 for line in port.lines)
+    assert all(line["recovered"] > 0 for line in port.lines)
+    assert port.lines[1]["forged"] > 0
+    assert all(port.port[name] > 0 for name in ("strays", "dropped", "sources", "head"))
 
 
 @pytest.mark.nightly("ci", "fuzz")

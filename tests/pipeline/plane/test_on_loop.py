@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.plane.address import sockaddr
+from pipeline.plane.drive.contract import Memory
 from pipeline.plane.drive.on_loop import OnLoop
 from pipeline.plane.outgoing import Outgoing
 from pipeline.plane.rows import rows, shared
@@ -45,7 +46,7 @@ def test_a_lead_is_given_back_between_the_ticks(pair: tuple[socket.socket, socke
     ours, theirs = pair
     loop, lines = Loop(), rows(1)
     line = lines[0]
-    drive = OnLoop(lines, shared(), cast(Any, loop), lambda: None)
+    drive = OnLoop(Memory(lines, shared(), []), cast(Any, loop), lambda: None)
     prepare(line, 0, rate_hz=8000, patience_ms=40)
     begin_sending(line, ours.fileno(), first_due_ns=round(loop.time() * 1e9))
     configure_sending(line, sending(plan()))

@@ -12,9 +12,9 @@ import pytest
 from mediaserver.rooms.webrtc.receiver import OPUS, PATIENCE_MS, OpusReceiver
 from pipeline.audio import Pcm
 from pipeline.audio.opus import CLOCK_HZ, RATE_HZ, BadPacket, OpusDecoder, OpusEncoder
-from pipeline.plane.called import address_of, due_at
+from pipeline.plane.called import address_of, due_at, take_at
 from pipeline.plane.outgoing import Outgoing
-from pipeline.plane.rows import rows, scratch, shared
+from pipeline.plane.rows import Field, rows, scratch, shared
 from pipeline.plane.setup import Sending, begin_sending, begin_source, configure_sending, prepare
 from tests.support.speech.media import RecordingListener
 from tests.support.speech.tones import share_at, tone
@@ -37,6 +37,13 @@ class Row:
         step = address_of(self.line), address_of(SCRATCH), address_of(self.shared)
         return int(due_at(*step, round(now * 1e9)))
 
+    def take(self, packet: bytes, now: float) -> None:
+        """A packet of the far end's arrives, which is nowhere."""
+        self.line["open"] = 1
+        self.shared["packet"][: len(packet)] = np.frombuffer(packet, np.uint8)
+        self.shared["clock"][[Field.SIZE, Field.SENDER_LENGTH]] = len(packet), 0
+        take_at(address_of(self.line), address_of(SCRATCH), address_of(self.shared), round(now * 1e9))
+
 
 class Receiver(OpusReceiver):
     """On a row of its own."""
@@ -46,6 +53,10 @@ class Receiver(OpusReceiver):
     def __init__(self) -> None:
         self.row = Row()
         super().__init__(self.row.line, 0)
+
+    def packet(self, data: bytes, now: float) -> None:
+        self.row.take(data, now)
+        self.passed(int(self.row.line["frames"]), now)
 
     def flush(self, now: float) -> None:
         self.row.due(now)

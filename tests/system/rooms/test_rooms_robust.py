@@ -35,26 +35,22 @@ FRAME = RATE_HZ // 50
 
 @pytest.fixture
 async def port() -> AsyncIterator[MediaPort]:
-    opened = MediaPort.open((22_000 + os.getpid() % 9000, 40_000), addresses=["127.0.0.1"])
+    plane = Plane(asyncio.get_running_loop())
+    numbers = (22_000 + os.getpid() % 9000, 40_000)
+    opened = MediaPort.open(plane, numbers, addresses=["127.0.0.1"])
     yield opened
     opened.close()
+    plane.close()
 
 
-@pytest.fixture
-async def plane() -> AsyncIterator[Plane]:
-    opened = Plane(asyncio.get_running_loop())
-    yield opened
-    opened.close()
-
-
-def person(port: MediaPort, plane: Plane, name: str = "ann") -> ParticipantLeg:
-    return ParticipantLeg(Participant(name), port, plane, stream="PA_1|TR_1", track="TR_1")
+def person(port: MediaPort, name: str = "ann") -> ParticipantLeg:
+    return ParticipantLeg(Participant(name), port, stream="PA_1|TR_1", track="TR_1")
 
 
 async def test_speech_survives_five_per_cent_of_loss_and_forty_milliseconds_of_jitter(
-    port: MediaPort, plane: Plane
+    port: MediaPort,
 ) -> None:
-    ann, listener = person(port, plane), Listener()
+    ann, listener = person(port), Listener()
     ann.attach(listener, None)
     async with relay(port.number, loss=0.05, jitter_s=0.04) as network, rtc_client(tone=440) as client:
         # The only way is through the relay: our side does not hear where the client is.
@@ -75,9 +71,9 @@ async def test_speech_survives_five_per_cent_of_loss_and_forty_milliseconds_of_j
     await ann.gone("test")
 
 
-async def _visit(port: MediaPort, plane: Plane) -> None:
+async def _visit(port: MediaPort) -> None:
     """One person comes, is connected, and goes; the browser is in this process too."""
-    ann = person(port, plane)
+    ann = person(port)
     browser = RTCPeerConnection(RTCConfiguration(iceServers=[], bundlePolicy=RTCBundlePolicy.MAX_BUNDLE))
     transceiver = browser.addTransceiver("audio", direction="sendrecv")
     connected = asyncio.Event()
@@ -103,16 +99,16 @@ def _held() -> tuple[int, int, int]:
 
 @pytest.mark.nightly("ci")
 @pytest.mark.slow
-async def test_two_hundred_visits_leave_nothing_behind(port: MediaPort, plane: Plane) -> None:
-    await asyncio.gather(*(_visit(port, plane) for _ in range(5)))
+async def test_two_hundred_visits_leave_nothing_behind(port: MediaPort) -> None:
+    await asyncio.gather(*(_visit(port) for _ in range(5)))
     await asyncio.sleep(0.5)
     before = _held()
     for _ in range(20):
-        await asyncio.gather(*(_visit(port, plane) for _ in range(10)))
+        await asyncio.gather(*(_visit(port) for _ in range(10)))
     await asyncio.sleep(0.5)
     await until(lambda: _held() <= before)
     assert len(port) == 0
-    assert len(plane) == 0
+    assert len(port.plane) == 0
     assert all(not table for table in port._by_address.values())
     assert not port._asked
 

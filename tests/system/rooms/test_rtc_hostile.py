@@ -272,7 +272,12 @@ async def test_two_hundred_joins_and_leaves_leave_nothing_behind(web: Node) -> N
 
     def counts() -> tuple[int, int, int, int]:
         files = len(os.listdir("/proc/self/fd"))
-        return len(asyncio.all_tasks()), files, len(server.room_registry._port), server.room_registry.rooms
+        return (
+            len(asyncio.all_tasks()),
+            files,
+            len(server.room_registry._ports[0]),
+            server.room_registry.rooms,
+        )
 
     for how in range(6):
         await visit(how)

@@ -40,7 +40,7 @@ async def test_lost_and_late_packets_and_another_address_do_not_end_the_conversa
 ) -> None:
     async with running(write_transfer_site(tmp_path)) as (server, client):
         ticket = server.room_registry.invite("desk", WebCallRequest(agent_id=LISTENS, user_ref="ann"))
-        own = server.room_registry._port.number
+        own = server.room_registry._ports[0].number
         async with relay(own, loss=0.05, jitter_s=0.04) as network:
             told = media_port._candidate
             # The only way is through the relay: our side does not hear where the client is.

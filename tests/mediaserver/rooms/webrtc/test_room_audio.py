@@ -63,7 +63,8 @@ def link() -> tuple[SecureLink, ice.Connection]:
     connection = ice.Connection(ice_controlling=False)
     chosen = SimpleNamespace(get_selected_srtp_profile=lambda: b"SRTP_AES128_CM_SHA1_80")
     sealer = Session(Policy(KEY, Policy.SSRC_ANY_OUTBOUND))
-    dtls: Any = SimpleNamespace(_tx_srtp=sealer, _rx_srtp=None, _ssl=chosen)
+    opener = Session(Policy(KEY, Policy.SSRC_ANY_INBOUND))
+    dtls: Any = SimpleNamespace(_tx_srtp=sealer, _rx_srtp=opener, _ssl=chosen)
     port: Any = None
     return SecureLink(dtls, Path(port, connection)), connection
 
