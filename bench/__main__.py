@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "post": "bench.post:main",
     "trace": "bench.trace:main",
     "overload": "bench.overload:main",
+    "realtime": "bench.realtime:main",
     "capacity": "bench.capacity.__main__:main",
     "conversation": "bench.conversation.__main__:main",
     "embedded-stt": "bench.embedded_stt.__main__:main",

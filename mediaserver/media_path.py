@@ -25,6 +25,8 @@ from typing import Any, Final
 from mediaserver.engine_pool.choice import AgentChoice
 from mediaserver.rooms.webrtc import receiver as room_receiver
 from mediaserver.settings import AgentSettings, TrunkSettings
+from pipeline.agents.llm.realtime import line as realtime_line
+from pipeline.agents.llm.realtime.line import RealtimeLine
 from pipeline.audio import FRAME_MS, echo_gate, frames, kernels, opus
 from pipeline.audio.background_speech import Foreground
 from pipeline.audio.echo_gate import EchoGate
@@ -183,6 +185,10 @@ def heard(rate_hz: int, made: MadeOf, *, placed: bool, by_line: bool) -> Iterato
     yield Stage(Dialogue.heard, "what changed", 0, lowered, when=changed)
     names = behind(made.choice.stt.name, made.choice.stt_fallback)
     yield Stage(FallbackListening.push, names, rate_hz, _heard_at(made), when="the caller speaks")
+    if made.agent.realtime is not None:
+        kept = constant("sent in pieces of", realtime_line, "CHUNK_MS")
+        hearing_itself = "the realtime model, as µ-law or at 24 kHz"
+        yield Stage(RealtimeLine.hear, hearing_itself, 0, (kept,), when="the caller speaks")
     yield Stage(Turns.receive, "turn-taking: an event in, actions out", when=changed)
 
 
@@ -270,6 +276,8 @@ def spoken(rate_hz: int, made: MadeOf) -> Iterator[Stage]:
     """Yields the stages from text to frames that wait for the pacer."""
     timing, choice = Timing(made), made.choice
     ahead = constant("the next sentence is made when so much is left", synthesis, "AHEAD_S")
+    if made.agent.realtime is not None:
+        yield Stage(Synthesis.play, "what the realtime model says itself", when="the realtime model is there")
     yield Stage(Synthesis.say, "sentence by sentence", 0, (ahead,))
     yield Stage(verbalize, "figures and signs in words")
     names, voice_hz = behind(choice.tts.name, choice.tts_fallback), made.voice_hz or 0
@@ -341,10 +349,20 @@ def _deadline(made: MadeOf) -> tuple[Figure, ...]:
 
 def _model(made: MadeOf) -> tuple[Figure, ...]:
     """Returns how long a language model is waited for, where the agent has one."""
-    llm = made.agent.llm
+    llm, realtime = made.agent.llm, made.agent.realtime
     if llm is None:
         return ()
+    first, further = "agent.realtime.timeout_s", "agent.realtime.stall_s"
+    own = (
+        ()
+        if realtime is None
+        else (
+            Figure("one that speaks itself is waited for, at most", realtime.timeout_s, "s", first),
+            Figure("for each further part of its answer", realtime.stall_s, "s", further),
+        )
+    )
     return (
+        *own,
         Figure("the model's first words are waited for, at most", llm.timeout_s, "s", "agent.llm.timeout_s"),
         Figure("its next words, at most", llm.stall_s, "s", "agent.llm.stall_s"),
     )

@@ -333,6 +333,8 @@ def _mind(agent: AgentSettings) -> EngineChoice:
 def _llm_options(agent: AgentSettings, llm: LlmSettings) -> Mapping[str, Any]:
     """Returns the agent's own table and the names of its transfer targets."""
     options: dict[str, Any] = revealed(llm.model_dump(exclude_none=True, by_alias=True))
+    if agent.realtime is not None:
+        options["realtime"] = revealed(agent.realtime.model_dump(exclude_none=True))
     return options | {"transfer_targets": sorted(agent.transfer_targets)}
 
 

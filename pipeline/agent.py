@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from pipeline.speech import Expected
+from pipeline.audio import Pcm
+from pipeline.speech import Expected, SpeechToText
 from pipeline.transcript import TranscriptEntry
 
 # Events, which the agent receives ---------------------------------------------------------------------------
@@ -97,6 +98,40 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
+class VoicedPiece:
+    """A piece of an agent's own speech: int16 samples, and text that goes on from that of the piece before,
+    of words that begin in these samples or later."""
+
+    samples: Pcm
+    text: str = ""
+
+
+class OwnSpeech(Protocol):
+    """Words that an agent says in a voice of its own, while they are being made."""
+
+    @property
+    def rate_hz(self) -> int:
+        """The sample rate of every piece, in Hz."""
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether the pieces have ended in the middle of the words."""
+
+    def pieces(self) -> AsyncIterator[VoicedPiece]:
+        """The pieces as they are made."""
+
+    def cut(self, heard_ms: int) -> None:
+        """Notes that no more than the first `heard_ms` of the sound is heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Plays words that the agent says itself. A caller who speaks stops these."""
+
+    speech: OwnSpeech
+
+
+@dataclass(frozen=True, slots=True)
 class Expect:
     """Tells the recogniser and end-pointing which answers to expect next. A `masked` answer (a card number or
     a PIN) reaches the agent whole and appears as dots in transcript, events and records."""
@@ -168,7 +203,7 @@ class Trouble:
     message: str
 
 
-AgentAct = Say | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage | DoNotCall | Trouble
+AgentAct = Say | Play | Expect | SendDigits | HangUp | Transfer | Wait | SwitchLanguage | DoNotCall | Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +281,15 @@ class Summarising(Protocol):
 
     async def summarise(self, transcript: Sequence[TranscriptEntry]) -> str:
         """Returns the conversation so far in a few sentences to be spoken. Raises `EngineError`."""
+
+
+@runtime_checkable
+class Hearing(Protocol):
+    """A conversation that may hear the caller by itself, beside the recogniser."""
+
+    def ears(self, stt: SpeechToText, *, rate_hz: int) -> SpeechToText:
+        """Gives a recogniser in front of `stt` through which the conversation hears the caller, at `rate_hz`;
+        `stt` itself where it hears nothing. Its `close`, which does not close `stt`, ends the hearing."""
 
 
 class Agent(Protocol):

@@ -238,6 +238,7 @@ class Administration:
             (name, engine.options, engine.engine in _REMOTE) for name, engine in engines
         ]
         tables += [("llm", _llm_urls(agent.llm), True)] if agent.llm is not None else []
+        tables += [("realtime", {"url": agent.realtime.url}, True)] if agent.realtime is not None else []
         for name, options, is_remote in tables:
             for text in _strings(options):
                 if text.startswith(("http://", "https://", "ws://", "wss://")):

@@ -23,6 +23,7 @@ NOT_THERE = "this server does not connect to that address"
 
 _TABLES = {
     "llm": "llm",
+    "realtime": "realtime",
     "stt": "stt",
     "tts": "tts",
     "tts_fallback": "ttsFallback",

@@ -14,7 +14,7 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.policy import Policy, PolicyConversation
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
-from pipeline.agent import AgentContext, AgentReport, Conversation, Opening, Summarising
+from pipeline.agent import AgentContext, AgentReport, Conversation, Hearing, Opening, Summarising
 from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.errors import EngineError, RecordingError, boundary, contained
 from pipeline.leg import Leg
@@ -215,6 +215,7 @@ class LiveConversation:
             detector=engines.detector,
             vad=engines.vad,
             resumption=resumption,
+            hearing=self._agent if isinstance(self._agent, Hearing) else None,
         )
 
     async def _consented(self, result: SessionResult) -> SessionResult:

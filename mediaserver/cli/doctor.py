@@ -25,6 +25,7 @@ from mediaserver.settings import AgentSettings, Settings, reveal, split_address,
 from mediaserver.store.store import Store
 from mediaserver.wiring import agent_choice, mind_of, speech_choices
 from pipeline.agents.llm.attempt import PATH as CHAT_PATH
+from pipeline.agents.llm.realtime.talk import check_session
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
 from pipeline.agents.llm.tools.builtin import Policy, offered
 from pipeline.audio import compiled, kernels
@@ -32,7 +33,7 @@ from pipeline.audio.opus import OpusDecoder, OpusEncoder
 from pipeline.confinement import memory
 from pipeline.confinement.confinement import lacking, landlock_abi
 from pipeline.errors import EngineError, PipelineError
-from pipeline.net.egress import EgressPolicy
+from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.model_endpoint import Extras, ModelEndpoint
 from pipeline.plane.drive.priority import Priority, raised
 from sip.errors import SipError
@@ -151,6 +152,10 @@ async def _model_away(agent: AgentSettings, egress: EgressPolicy) -> list[str]:
         reason = await _unanswered(endpoint, model.model)
         await endpoint.close()
         away += [f"llm {model.base_url}, model {model.model}: {reason}"] if reason else []
+    if agent.realtime is not None:
+        with egress_policy(egress):
+            reason = await check_session(agent.realtime)
+        away += [f"realtime {agent.realtime.url}: {reason}"] if reason else []
     return away
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from mediaserver.engine_pool.auto import Choosing
 from mediaserver.engine_pool.choice import AgentChoice, AutoEngines, Chosen, EngineChoice
@@ -58,6 +59,7 @@ class Report:
             "name": self.agent.name,
             "engines": {
                 "agent": choice.agent.name,
+                "realtime": None if self.agent.realtime is None else self.agent.realtime.model,
                 "stt": [each.name for each in (choice.stt, *choice.stt_fallback)],
                 "tts": [each.name for each in (choice.tts, *choice.tts_fallback)],
             },
@@ -75,6 +77,9 @@ class Report:
             f"{agent.name or 'agent'} ({agent.id}): {choice.agent.name}, hears with {choice.stt.name}, "
             f"speaks with {choice.tts.name}"
         )
+        if agent.realtime is not None:
+            host = urlsplit(agent.realtime.url).hostname
+            yield f"in place of all three, as long as it is there: {agent.realtime.model} at {host}"
         yield from (f"auto: {each}" for each in self.chosen)
         yield from (f"missing: {problem}" for problem in self.problems)
         if all(path.title == _ANSWER for path in self.paths):

@@ -13,6 +13,7 @@ from mediaserver.settings.presets import with_preset
 from mediaserver.settings.tools import PreCallTool
 from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Country, Name, TimeZone
 from pipeline import settings
+from pipeline.agents.llm.realtime.table import RealtimeSettings
 from pipeline.agents.llm.table import LlmSettings
 from pipeline.call_progress.settings import AnswerDetectionSettings
 from pipeline.engines.tables import Options, Table, resolve_env
@@ -211,6 +212,16 @@ WrittenWord = Annotated[str, Field(pattern=r"^\S{1,100}$")]
 SpokenText = Annotated[str, Field(min_length=1, max_length=200, pattern=r"\w")]
 
 
+_WITH_PRESETS: Final[Mapping[str, str]] = {
+    "stt": "stt",
+    "tts": "tts",
+    "tts_fallback": "tts",
+    "llm": "llm",
+    "realtime": "realtime",
+}
+"""The tables that may name a preset, and of which kind."""
+
+
 class AgentTerms(Table):
     """The settings of an agent without its id and company. `own`: somebody's own program in place of a model
     or a script. `phone_number`: the number that the agent calls
@@ -235,6 +246,7 @@ class AgentTerms(Table):
     transfer: TransferSettings = BLIND
     is_test: bool = False
     llm: LlmSettings | None = None
+    realtime: RealtimeSettings | None = None
     script: Options | None = None
     own: EngineSettings | None = None
     stt: EngineChain = EngineChain(engine=AUTO)
@@ -258,9 +270,9 @@ class AgentTerms(Table):
         if not isinstance(table, Mapping):
             return table
         filled = dict(table)
-        for key in filled.keys() & {"stt", "tts", "tts_fallback", "llm"}:
+        for key in filled.keys() & _WITH_PRESETS.keys():
             try:
-                filled[key] = with_preset(key[:3], filled[key], info)
+                filled[key] = with_preset(_WITH_PRESETS[key], filled[key], info)
             except ValueError as error:
                 raise ValueError(f"{key}.{error}") from error
         return filled
@@ -290,6 +302,10 @@ class AgentTerms(Table):
                 raise ValueError("own: an agent of one's own has neither [agent.llm] nor [agent.script]")
         elif (self.llm is None) == (self.script is None) and not (asks and self.llm is not None):
             raise ValueError("llm: an agent has either [agent.llm] or [agent.script]; both if a step asks it")
+        if self.realtime is not None and (self.llm is None or self.script is not None):
+            raise ValueError(
+                "realtime: stands beside [agent.llm], which has the prompt and goes on without it"
+            )
         if self.session.rescue and self.session.rescue not in self.transfer_targets:
             raise ValueError("session.rescue: not one of transfer_targets")
         return self

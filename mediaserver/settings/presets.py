@@ -1,8 +1,9 @@
 """Presets: the options of one service's engines by name (`preset = "deepgram"`), as data in config/presets.
 
-A preset's file has a table for each kind of engine that the service offers: `stt`, `tts`, `llm`. Values of a
-preset may name keys of the agent's table in braces (`"https://{resource}.openai.azure.com"`), which `needs`
-lists with what each is. What stands beside `preset` in the agent's table replaces the preset's values.
+A preset's file has a table for each kind of engine that the service offers: `stt`, `tts`, `llm`, `realtime`.
+Values of a preset may name keys of the agent's table in braces (`"https://{resource}.openai.azure.com"`),
+which `needs` lists with what each is. What stands beside `preset` in the agent's table replaces the preset's
+values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PLACE: Final = re.compile(r"\{([a-z_]{1,40})\}")
 
 
 def preset_names(kind: str) -> tuple[str, ...]:
-    """Gives the names of the presets for `kind` ("stt", "tts", "llm"), sorted."""
+    """Gives the names of the presets for `kind` ("stt", "tts", "llm", "realtime"), sorted."""
     return tuple(sorted(name for name, tables in _PRESETS.items() if kind in tables))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pipeline.speech import SpokenWord
 from pipeline.transcript import heard_words, placed_words
@@ -28,12 +28,13 @@ class Utterance:
 
     `samples`: number written so far, at the leg's `rate_hz`. `started_at`, `last_sent_at`: loop time at which
     the first and the last frame so far were sent; None before. `first_frame`: number of the first frame in
-    the playout. `ended`: all audio is written.
+    the playout. `ended`: all audio is written. `on_cut`: called with the milliseconds of it that were heard,
+    without what was inserted, where it is cut short.
     """
 
     __slots__ = (
-        "_pauses", "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "rate_hz", "samples",
-        "started_at",
+        "_inserted", "_pauses", "_pieces", "ended", "first_frame", "interruptible", "last_sent_at", "on_cut",
+        "rate_hz", "samples", "started_at",
     )  # fmt: skip
 
     def __init__(self, *, rate_hz: int, interruptible: bool, first_frame: int) -> None:
@@ -45,6 +46,8 @@ class Utterance:
         self.started_at: float | None = None
         self.last_sent_at: float | None = None
         self._pieces: list[_Piece] = []
+        self.on_cut: Callable[[int], None] | None = None
+        self._inserted: list[tuple[int, int]] = []  # first sample of an interjection, its length
         self._pauses: list[tuple[int, float]] = []  # first sample after the pause, length in seconds
 
     def begin_piece(self, text: str) -> None:
@@ -55,6 +58,10 @@ class Utterance:
         """Adds `text` to what the piece under way says."""
         piece = self._pieces[-1]
         piece.text = f"{piece.text} {text}".strip()
+
+    def continue_piece(self, text: str) -> None:
+        """Goes on with the text of the piece under way, which may break off within a word."""
+        self._pieces[-1].text += text
 
     def add(self, samples: int, words: Sequence[SpokenWord] = ()) -> None:
         """Counts `samples` more; `words` begin in these, with times counted from the start of the piece."""
@@ -99,6 +106,7 @@ class Utterance:
         """Inserts `samples` that say `text` before the rest of the piece under way."""
         piece = self._pieces[-1] if self._pieces and not self._pieces[-1].complete else None
         rest = self._broken(slowest=False) if piece is not None else ""
+        self._inserted.append((self.samples, samples))
         self.begin_piece(text)
         self.add(samples)
         self.end_piece()
@@ -119,6 +127,12 @@ class Utterance:
     def heard(self, samples: int) -> tuple[SpokenWord, ...]:
         """The words that a listener has heard after the first `samples`."""
         return heard_words(self.words(), samples)
+
+    def cut(self, samples: int) -> None:
+        """Tells whoever made the audio that no more than the first `samples` was heard."""
+        if self.on_cut is not None:
+            inserted = sum(min(size, samples - at) for at, size in self._inserted if at < samples)
+            self.on_cut((samples - inserted) * 1000 // self.rate_hz)
 
     def into_word(self, samples: int) -> int:
         """Number of samples from the beginning of a word to the position `samples`; 0 between two words and

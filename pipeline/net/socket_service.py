@@ -27,6 +27,9 @@ def _socket_url(value: str) -> str:
     return value
 
 
+SocketUrl = Annotated[str, AfterValidator(_socket_url)]
+
+
 class SocketSettings(Table):
     """The options of every engine behind a websocket. `begin`: sent first; `ready`: the message after which
     others are taken. `keep_alive`: sent after `keep_alive_s` without a message. `end`: sent before the socket
@@ -34,7 +37,7 @@ class SocketSettings(Table):
     asked for by POST, with `session_body`; it stands at `session_address` of the answer. `{language}` and
     other places of an engine are filled in in `url`, `query`, `session_body` and `begin`."""
 
-    url: Annotated[str, AfterValidator(_socket_url)]
+    url: SocketUrl
     session_url: HttpUrl | Literal[""] = ""
     session_body: Message = Field(default_factory=dict)
     session_address: str = ""

@@ -214,6 +214,7 @@ class AgentTurns:
         heard = self._playout.clear()
         if heard is not None:
             self._turn_log.agent_said(heard, now=now, interrupted=True)
+            heard.utterance.cut(heard.samples)
         if self.reply is not None:
             self.reply.cancel()
 

@@ -13,6 +13,7 @@ from pipeline.agent import (
     DoNotCall,
     Expect,
     HangUp,
+    Play,
     Say,
     SendDigits,
     SwitchLanguage,
@@ -159,6 +160,11 @@ class Reply:
                 await self._voice.say(clean_text(act.text), interruptible=act.interruptible)
                 if not self._voice.is_behind:
                     self._stage.doing("agent_late")
+                return True
+            case Play():
+                if self._agent_s is None:
+                    self._agent_s = now - self.started
+                await self._voice.play(act.speech)
                 return True
             case Trouble():
                 self._stage.fault(clean_text(act.message))

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.agent import AgentReport, Conversation
+from pipeline.agent import AgentReport, Conversation, Hearing
 from pipeline.audio import Pcm, silence
 from pipeline.audio.echo_gate import EchoGate
 from pipeline.audio.levels import is_audible
@@ -58,7 +58,8 @@ class Session:
     tones. `recording`: fed and closed by the session. `observer`: called with events as they happen.
     `answer_detector`: detects answering machines and tones; the agent's first words wait for its verdict
     where its settings say so. `detector`: the end-of-turn detector; None: the words alone decide.
-    `resumption`: a conversation that goes on, whose record this one takes over.
+    `resumption`: a conversation that goes on, whose record this one takes over. `hearing`: the agent, where
+    it may hear the caller by itself.
     """
 
     _incoming: Attention | None = None  # of a leg that detects voice and echo by itself
@@ -80,9 +81,9 @@ class Session:
         detector: EndOfTurnDetector | None = None,
         vad: MakeVoiceDetector = EnergyVad,
         resumption: Resumption | None = None,
+        hearing: Hearing | None = None,
     ) -> None:
-        settings = settings or SessionSettings()
-        self._loop, self._leg = asyncio.get_running_loop(), leg
+        self._loop, self._leg, settings = asyncio.get_running_loop(), leg, settings or SessionSettings()
         self._agent = agent if answer_detector is None else AnswerDetectionAgent(agent, answer_detector)
         self._answer_detector, self._recording, self._echo = answer_detector, recording, EchoGate(leg.rate_hz)
         self._verdict: asyncio.Future[AnswerDecision] = self._loop.create_future()
@@ -90,7 +91,9 @@ class Session:
         self._hidden = None if settings.record_masked else silence(leg.rate_hz)
         self._turn_log = TurnLog(observer, call_id=call_id, loop=self._loop, resumption=resumption)
         faulty = partial(self._turn_log.fault_now, "stt")
-        heard_by, ears = of_call(stt, faulty, call_id=call_id, language=settings.language)
+        recognizer, ears = of_call(stt, faulty, call_id=call_id, language=settings.language)
+        heard_by = recognizer if hearing is None else hearing.ears(recognizer, rate_hz=leg.rate_hz)
+        ears = (*ears, heard_by) if heard_by is not recognizer else ears
         voices, own = voices_of_call((tts, *fallback_tts), call_id=call_id, language=settings.language)
         self._of_call: tuple[SpeechToText | TextToSpeech, ...] = (*ears, *own)
         self._audio_input = _audio_input(heard_by, settings, leg.rate_hz, vad, detector)

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from pipeline.agent import OwnSpeech
 from pipeline.audio import Pcm
 from pipeline.audio.levels import Audibility
 from pipeline.audio.resample import Resampler
@@ -30,6 +31,7 @@ from pipeline.errors import (
 )
 from pipeline.media.playout import MAX_QUEUED_S, Playout
 from pipeline.media.utterance import Utterance
+from pipeline.session.own_speech import play
 from pipeline.session.pronunciation import Pronunciation, Respelled
 from pipeline.session.written_answer import WrittenAnswer
 from pipeline.settings import SessionSettings
@@ -100,6 +102,15 @@ class Synthesis:
             self._playout.end()
             raise
         self._playout.end()
+
+    async def play(self, speech: OwnSpeech) -> None:
+        """Writes what the agent says itself to the playout, after the audio of all text so far. Raises
+        `EngineError` like `say`."""
+        await self.finish()
+        await self._playout.room(AHEAD_S)
+        if self.first_chunk_s is None:
+            self._asked = asyncio.get_running_loop().time()
+        await play(speech, self._playout, self._resampler(speech.rate_hz), self._sounded)
 
     # An answer that is said while it is written -------------------------------------------------------------
 
@@ -265,7 +276,7 @@ class Synthesis:
         async with closing(stream) as chunks:
             while (chunk := await self._next(chunks, sound, answer)) is not None:
                 with contained("the voice"):
-                    words = self._placed(respelled.words(chunk.words), resampler)
+                    words = _placed(respelled.words(chunk.words), resampler)
                     kept.append((resampler(chunk.samples), words))
                 sound.add(kept[-1][0])
                 if sound.heard:
@@ -287,12 +298,15 @@ class Synthesis:
                 self.on_caught_up()
 
     def _put(self, utterance: Utterance, made: list[tuple[Pcm, Sequence[SpokenWord]]]) -> None:
-        if self.first_chunk_s is None:
-            self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
+        self._sounded()
         for samples, words in made:
             self._playout.write(samples, words)
         made.clear()
         self._made_to = utterance.samples
+
+    def _sounded(self) -> None:
+        if self.first_chunk_s is None:
+            self.first_chunk_s = asyncio.get_running_loop().time() - self._asked
 
     def _break(self, utterance: Utterance, error: EngineError) -> str:
         """Ends the piece and returns its words that were not said. Trailing silence, and all unheard audio of
@@ -329,15 +343,15 @@ class Synthesis:
         resampler.reset()
         return resampler
 
-    @staticmethod
-    def _placed(words: Sequence[SpokenWord], resampler: Resampler) -> Sequence[SpokenWord]:
-        """The words of a chunk with times in samples at the playout's rate."""
-        ratio = resampler.to_hz / resampler.from_hz
-        late = resampler.delay_samples
-        return [
-            SpokenWord(word.text, late + round(word.start * ratio), late + round(word.end * ratio))
-            for word in words
-        ]
+
+def _placed(words: Sequence[SpokenWord], resampler: Resampler) -> Sequence[SpokenWord]:
+    """The words of a chunk with times in samples at the playout's rate."""
+    ratio = resampler.to_hz / resampler.from_hz
+    late = resampler.delay_samples
+    return [
+        SpokenWord(word.text, late + round(word.start * ratio), late + round(word.end * ratio))
+        for word in words
+    ]
 
 
 def _told(task: asyncio.Task[None]) -> None:

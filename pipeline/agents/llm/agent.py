@@ -14,6 +14,8 @@ from pipeline.agents.llm.attempt import ChatEndpoint, ChatModel
 from pipeline.agents.llm.chat import Chat
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
+from pipeline.agents.llm.realtime.table import RealtimeSettings
+from pipeline.agents.llm.realtime.talk import RealtimeService
 from pipeline.agents.llm.script_step import StepAgent, invite
 from pipeline.agents.llm.settings import LlmPlan, read_settings
 from pipeline.agents.llm.table import LlmFallback, LlmSettings
@@ -27,6 +29,7 @@ from pipeline.engines.tables import reveal
 from pipeline.errors import EngineError, contained
 from pipeline.net.http import GuardedHttpClient, HttpClient
 from pipeline.net.model_endpoint import Extras, ModelEndpoint
+from pipeline.net.web_socket import SOUND_LIMIT
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Llm:
         self._http = {spec.name: HttpTool(spec, where, web) for spec, where in plan.tools}
         self._servers = [McpServer(settings, web) for settings in plan.llm.mcp]
         self._opening: asyncio.Task[None] | None = None
+        self._realtime = None if plan.realtime is None else _service(plan.realtime)
         self._spec = LlmAgentSpec(
             chat=self._chat,
             prompt=plan.llm.prompt,
@@ -60,6 +64,7 @@ class Llm:
             history_turns=plan.llm.history_turns,
             history_tokens=plan.llm.history_tokens,
             extract=plan.extract,
+            realtime=self._realtime,
         )
 
     @classmethod
@@ -84,7 +89,8 @@ class Llm:
 
     def engine_health(self) -> Sequence[EngineHealth]:
         """Returns the figures of each model."""
-        return self._chat.health()
+        own = [] if self._realtime is None else [self._realtime.guard.health]
+        return own + self._chat.health()
 
     async def start(self) -> None:
         """Asks the MCP servers for their tools, and waits `MCP_START_S` at most. The agent answers calls
@@ -114,6 +120,9 @@ class Llm:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
+        if self._realtime is not None:
+            await self._realtime.guard.close()
+            await self._realtime.endpoint.close()
         await self._chat.close()
         await self._web.close()
 
@@ -140,3 +149,8 @@ def _guard(model: LlmSettings | LlmFallback, plan: LlmPlan) -> Guard:
     attempts = max(2, len(plan.models))
     name = f"{model.model} at {urlsplit(model.base_url).hostname}"
     return Guard("llm", name, deadline_s=plan.chat.timeout_s / attempts)
+
+
+def _service(settings: RealtimeSettings) -> RealtimeService:
+    endpoint = settings.socket().endpoint(longest=SOUND_LIMIT)
+    return RealtimeService(settings, endpoint, Guard("realtime", f"{settings.model} at {endpoint.host}"))

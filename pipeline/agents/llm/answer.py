@@ -6,13 +6,13 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from pipeline.agent import AgentAct, Expect, Say, SwitchLanguage, ToolUse, Trouble
+from pipeline.agent import AgentAct, Expect, Play, Say, SwitchLanguage, ToolUse, Trouble
 from pipeline.agents.llm.attempt import SaidNothing
 from pipeline.agents.llm.chat import BrokenOff, Chat
 from pipeline.agents.llm.confirmation import Pending, question, unreadable
@@ -20,6 +20,10 @@ from pipeline.agents.llm.digits import Wanted, concealed
 from pipeline.agents.llm.extraction import ExtractSettings
 from pipeline.agents.llm.history import Exchange, History, Message, Round, Segment, ToolCall
 from pipeline.agents.llm.markup import tidy
+from pipeline.agents.llm.realtime.line import LineLost
+from pipeline.agents.llm.realtime.response import Part
+from pipeline.agents.llm.realtime.spoken import SpokenItem
+from pipeline.agents.llm.realtime.talk import RealtimeService, RealtimeTalk
 from pipeline.agents.llm.table import LlmBudget
 from pipeline.agents.llm.tools.builtin import Builtin, Notebook, Policy
 from pipeline.agents.llm.tools.schema import Misfit
@@ -84,6 +88,7 @@ class LlmAgentSpec:
     history_turns: int
     history_tokens: int
     extract: ExtractSettings | None = None
+    realtime: RealtimeService | None = None
 
 
 @dataclass(slots=True)
@@ -105,6 +110,8 @@ class State:
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     """Tool calls that change something, as tasks: an interruption does not cancel these half-way."""
     calls: int = 0
+    realtime: RealtimeTalk | None = None
+    """The model that hears and speaks by itself, where the agent has one."""
     ending: tuple[Round, str] | None = None
     """The tool call that ends the conversation, while the caller hears the words before it."""
 
@@ -196,31 +203,56 @@ class Answer:
         note = [WRAP_UP] if wraps_up and (self._tools or not may_call) else []
         if self._was_foreign and not self._spoke:
             note.append(_in_language(self._language))
-        offers = _offers(self._spec.builtins, {} if wraps_up else self._tools)
-        try:
-            await self._round(each, [*self._messages(), *note], offers, may_call=may_call)
-        except BrokenOff as error:
-            if self._broke_off:
-                raise
-            self._broke_off = True
-            await self._fault(str(error))
-            if error.retryable:
-                again = [*self._messages(), *note, *([GO_ON] if each.segments else [])]
-                await self._round(each, again, offers, may_call=may_call)
-        return each
+        offers = tool_offers(self._spec.builtins, {} if wraps_up else self._tools)
+        goes_on: Sequence[Message] = ()
+        while True:
+            await self._tell_of_lost_model()
+            try:
+                await self._round(each, [*note, *goes_on], offers, may_call=may_call)
+            except LineLost:
+                pass
+            except BrokenOff as error:
+                if self._broke_off:
+                    raise
+                self._broke_off = True
+                await self._fault(str(error))
+                if not error.retryable:
+                    return each
+            else:
+                return each
+            goes_on = [GO_ON] if each.segments else ()
 
-    async def _round(
-        self, each: Round, messages: Sequence[Message], offers: Sequence[Message], *, may_call: bool
-    ) -> None:
-        segmenter = Segmenter()
-        stream = self._spec.chat.stream(
+    async def _tell_of_lost_model(self) -> None:
+        lost = self._state.realtime.failure() if self._state.realtime is not None else ""
+        if lost:
+            await self._fault(lost)
+
+    def _parts(
+        self, each: Round, notes: Sequence[Message], offers: Sequence[Message], *, may_call: bool
+    ) -> AsyncIterator[Part]:
+        """What the model answers: one that hears and speaks by itself, as long as it is there."""
+        realtime, history = self._state.realtime, self._state.history
+        if realtime is not None and realtime.is_up:
+            return realtime.answer(history, each, notes, offers, may_call=may_call, may_be_empty=self._spoke)
+        messages = [*self._messages(), *notes]
+        return self._spec.chat.stream(
             messages, tools=offers, may_call=may_call, may_be_empty=self._spoke, on_fault=self._fault
         )
+
+    async def _round(
+        self, each: Round, notes: Sequence[Message], offers: Sequence[Message], *, may_call: bool
+    ) -> None:
+        segmenter = Segmenter()
         calls: list[ToolCall] = []
-        async with closing(stream) as parts:
+        async with closing(self._parts(each, notes, offers, may_call=may_call)) as parts:
             async for part in parts:
                 if isinstance(part, ToolCall):
                     calls.append(self._numbered(part))
+                    continue
+                if isinstance(part, SpokenItem):
+                    self._spoke = True
+                    each.segments.append(part)
+                    await self._acts.put(Play(part))
                     continue
                 for piece in segmenter.feed(read_formulas(part, self._language)):
                     await self._say(each, piece)
@@ -240,6 +272,8 @@ class Answer:
 
     def _numbered(self, call: ToolCall) -> ToolCall:
         """Returns the call with an id that no other call of the conversation has."""
+        if self._state.realtime is not None and self._state.realtime.knows(call):
+            return call
         self._state.calls += 1
         return ToolCall(f"call_{self._state.calls}", call.name, call.arguments)
 
@@ -403,7 +437,8 @@ class Answer:
         )
 
 
-def _offers(builtins: Mapping[str, Builtin], tools: Mapping[str, Tool]) -> list[Message]:
+def tool_offers(builtins: Mapping[str, Builtin], tools: Mapping[str, Tool]) -> list[Message]:
+    """Gives the tools as the chat API takes them."""
     specs = [each.spec for each in builtins.values()] + [each.spec for each in tools.values()]
     return [spec.message for spec in specs]
 

@@ -27,14 +27,16 @@ from pipeline.agent import (
     UserSaid,
     UserSilent,
 )
-from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn
+from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn, tool_offers
 from pipeline.agents.llm.confirmation import Pending, agrees
 from pipeline.agents.llm.digits import Wanted, read_answer, shown
 from pipeline.agents.llm.extraction import extract, summarise
 from pipeline.agents.llm.history import History, Message, Round, Segment
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
+from pipeline.agents.llm.realtime.talk import HeardTurn, RealtimeTalk
 from pipeline.agents.llm.tools.http import metadata_values
 from pipeline.agents.llm.tools.tool import Budget
+from pipeline.speech import SpeechToText
 from pipeline.text.normalise import verbalize
 from pipeline.text.templates import fill
 from pipeline.transcript import TranscriptEntry
@@ -81,6 +83,10 @@ class LlmConversation:
         )
         self._before = _Asked()  # what was asked of the caller before their last words
         self._opening = opening_messages(spec.prompt, context)
+        if spec.realtime is not None:
+            self._state.realtime = RealtimeTalk(
+                spec.realtime, self._opening, self._offers, is_private=lambda: self._state.wanted is not None
+            )
         if said:
             self._was_said(said, said)
 
@@ -103,6 +109,17 @@ class LlmConversation:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    def ears(self, stt: SpeechToText, *, rate_hz: int) -> SpeechToText:
+        """Gives the recogniser through which a model that hears by itself hears the caller; `stt` where there
+        is none."""
+        state = self._state
+        if state.realtime is None:
+            return stt
+        return state.realtime.ears(stt, rate_hz=rate_hz, call_id=state.call_id, history=state.history)
+
+    def _offers(self) -> list[Message]:
+        return tool_offers(self._spec.builtins, self._spec.tools())
 
     def report(self) -> AgentReport:
         """Returns the disposition and the noted facts and numbers, masked where configured."""
@@ -152,13 +169,16 @@ class LlmConversation:
                 granted = pending
         else:
             self._before = replace(self._before, pending=None)
-        told, say = _told(event), ""
+        told, say, was_wanted = _told(event), "", state.wanted is not None
         if isinstance(event, UserSaid) and event.text and event.doubtful:
             told = f"{told} {DOUBTFUL}"
         if state.wanted is not None and isinstance(event, UserSaid | UserKeyed):
             told, say = self._read(state.wanted, event, told)
         settled = event.settled if isinstance(event, UserSaid) else None
-        return Turn(state.history.begin(told), say, granted, settled)
+        exchange = state.history.begin(told)
+        if state.realtime is not None:
+            state.realtime.takes_turn(state.history, exchange, _heard(event, hidden=was_wanted))
+        return Turn(exchange, say, granted, settled)
 
     def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:
         """Reads an answer to a question for a number; returns what the model is told of it, and what is said
@@ -174,6 +194,8 @@ class LlmConversation:
         not hear."""
         state = self._state
         if isinstance(event, UserSaid) and event.continues:
+            if state.realtime is not None and state.history.exchanges:
+                state.realtime.forget(state.history.exchanges[-1])
             acted, before = state.history.undo(), self._before
             state.pending = None if acted else before.pending
             state.wanted, state.given = before.wanted, dict(before.given)
@@ -191,13 +213,23 @@ def _told(event: AgentEvent) -> str:
     """Returns what the model is told of an event."""
     match event:
         case UserSaid(text=text, keyed=keyed):
-            pressed = f"[The caller pressed the keys {keyed}.] " if keyed else ""
-            return pressed + (text or NOT_UNDERSTOOD)
+            return f"{_pressed(keyed)} {text or NOT_UNDERSTOOD}".strip()
         case UserKeyed(digits=digits):
-            return f"[The caller pressed the keys {digits}.]"
+            return _pressed(digits)
         case UserSilent():
             return SILENT
         case TransferFailed(target=target, outcome=outcome):
             return BACK.format(target=target, outcome=outcome)
         case _:
             return OPENED
+
+
+def _heard(event: AgentEvent, *, hidden: bool) -> HeardTurn:
+    """What a model that hears by itself is to know of an event; `hidden`: this server alone reads it."""
+    if not isinstance(event, UserSaid):
+        return HeardTurn()
+    return HeardTurn(spoken=not hidden, keyed=_pressed(event.keyed), continues=event.continues)
+
+
+def _pressed(keys: str) -> str:
+    return f"[The caller pressed the keys {keys}.]" if keys else ""

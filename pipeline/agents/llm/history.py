@@ -7,9 +7,9 @@ whole: a tool's result never stands without its call."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from pipeline.net.untrusted import NotJson, read_json
 
@@ -39,6 +39,18 @@ class ToolCall:
     arguments: str
 
 
+class Said(Protocol):
+    """A piece of what the agent says: `text` as the model wrote it, `spoken` as it is said."""
+
+    @property
+    def text(self) -> str:
+        """The words as the model wrote them."""
+
+    @property
+    def spoken(self) -> str:
+        """The words as they are said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A piece of text for the voice: `text` as the model wrote it, `spoken` as it is said."""
@@ -49,11 +61,17 @@ class Segment:
 
 @dataclass(slots=True)
 class Round:
-    """One answer of the model: its words, its tool calls, and their results."""
+    """One answer of the model: its words, its tool calls, and their results. `told`: how many of the segments
+    a model that keeps the conversation itself knows."""
 
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Said] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
+    told: int = 0
+
+    def result(self, call_id: str) -> str:
+        """The result of a call of a tool, as the model is told it."""
+        return self.results.get(call_id, UNFINISHED)
 
     def messages(self) -> Iterator[Message]:
         """Yields the round as messages of the chat API."""
@@ -65,18 +83,18 @@ class Round:
             message["tool_calls"] = [_call_message(call) for call in self.calls]
         yield message
         for call in self.calls:
-            result = self.results.get(call.id, UNFINISHED)
-            yield {"role": "tool", "tool_call_id": call.id, "content": result}
+            yield {"role": "tool", "tool_call_id": call.id, "content": self.result(call.id)}
 
 
 @dataclass(slots=True)
 class Exchange:
     """One event (`user`, None for the greeting) and the rounds that answer it. `acted`: a tool has changed
-    something."""
+    something; `told`: a model that keeps the conversation itself knows of the event."""
 
     user: str | None
     rounds: list[Round] = field(default_factory=list)
     acted: bool = False
+    told: bool = False
 
     def messages(self) -> Iterator[Message]:
         """Yields the exchange as messages of the chat API."""
@@ -103,6 +121,18 @@ class History:
         self._exchanges.append(exchange)
         del self._exchanges[: -self._max_turns]
         return exchange
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """The exchanges so far, the oldest first."""
+        return self._exchanges
+
+    def forget_told(self) -> None:
+        """Notes that the model knows of nothing."""
+        for exchange in self._exchanges:
+            exchange.told = False
+            for each in exchange.rounds:
+                each.told = 0
 
     def undo(self) -> bool:
         """Removes the last exchange: its event was half of the caller's turn, and nobody heard its answer.
@@ -160,9 +190,9 @@ def _follow(said: list[str], heard: list[str]) -> int:
     return place
 
 
-def _cut(segments: list[Segment], words: int) -> tuple[list[Segment], int]:
+def _cut(segments: list[Said], words: int) -> tuple[list[Said], int]:
     """Returns the segments up to that word, and how many words are left for later ones."""
-    kept: list[Segment] = []
+    kept: list[Said] = []
     for segment in segments:
         places = list(_WORD.finditer(segment.spoken))
         if words >= len(places):

@@ -52,6 +52,7 @@ def invite(spec: LlmAgentSpec, llm_step: LlmStep, context: AgentContext, said: s
         prompt=spec.prompt + _TASK.format(goal=llm_step.goal, fields=fields),
         builtins={**builtins, "finish": _finish(step_agent)},
         extract=None,
+        realtime=None,
     )
     step_agent.conversation = LlmConversation(own, replace(context, greeting=""), said=said)
     return step_agent

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from pipeline.agents.llm.chat import ChatSettings
 from pipeline.agents.llm.extraction import ExtractSettings
+from pipeline.agents.llm.realtime.table import RealtimeSettings
 from pipeline.agents.llm.table import LlmAsk, LlmExtract, LlmFallback, LlmMcp, LlmSettings, LlmTool
 from pipeline.agents.llm.tools.builtin import DEFAULT, Policy
 from pipeline.agents.llm.tools.http import IN_QUERY, url_problems
@@ -20,6 +21,9 @@ from pipeline.text.templates import placeholders
 
 Problems = list[tuple[str, str]]
 
+_BESIDE: Final = frozenset({"transfer_targets", "realtime"})
+"""Keys of an agent's settings that are none of the table's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmPlan:
@@ -30,6 +34,7 @@ class LlmPlan:
     policy: Policy
     tools: tuple[tuple[ToolSpec, LlmTool], ...]
     extract: ExtractSettings | None
+    realtime: RealtimeSettings | None = None
 
     @property
     def models(self) -> tuple[LlmSettings | LlmFallback, ...]:
@@ -41,9 +46,10 @@ class LlmPlan:
 
 
 def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
-    """The agent in `settings`: the table, and `transfer_targets` beside it. Raises `SettingsRefused` with
-    every problem of a value or, where each value is right, of the table as a whole."""
-    table = {key: value for key, value in settings.items() if key != "transfer_targets"}
+    """The agent in `settings`: the table, and `transfer_targets` and `realtime` beside it. Raises
+    `SettingsRefused` with every problem of a value or, where each value is right, of the table as a
+    whole."""
+    table = {key: value for key, value in settings.items() if key not in _BESIDE}
     llm = read_table("llm", LlmSettings, table)
     problems: Problems = []
     if not llm.prompt.strip():
@@ -59,6 +65,9 @@ def read_settings(settings: Mapping[str, Any]) -> LlmPlan:
         policy=policy,
         tools=tools,
         extract=_extract(llm.extract, problems) if llm.extract is not None else None,
+        realtime=read_table("realtime", RealtimeSettings, settings["realtime"])
+        if settings.get("realtime")
+        else None,
     )
     _check_names(plan, problems)
     if problems:

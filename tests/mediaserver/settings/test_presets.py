@@ -59,10 +59,12 @@ def test_every_preset_makes_an_engine_that_check_accepts(path: Path, tmp_path: P
     for kind, table in tomllib.loads(path.read_text()).items():
         needs = "".join(f'{name} = "{VALUES[name]}"\n' for name in table.get("needs", {}))
         engine = f'[agent.{kind}]\npreset = "{path.stem}"\n{needs}'
-        if kind == "llm":
+        if kind in ("llm", "realtime"):
             script = AGENT.split("[agent.script]")
             model = "" if "model" in table else 'model = "m"\n'
-            text = script[0].format(engines=f'{engine}{model}prompt = "Be kind."')
+            llm = f'{engine}{model}prompt = "Be kind."'
+            beside = f'{engine}{MODEL}base_url = "http://127.0.0.1:9/v1"'
+            text = script[0].format(engines=llm if kind == "llm" else beside)
             (tmp_path / "site.toml").write_text(text)
             settings = load(tmp_path / "site.toml", checks=[engine_problems], environment={})
         else:
@@ -73,7 +75,7 @@ def test_every_preset_makes_an_engine_that_check_accepts(path: Path, tmp_path: P
 
 def test_every_preset_is_in_the_documentation() -> None:
     text = (ROOT / "docs" / "engines.md").read_text()
-    names = {name for kind in ("stt", "tts", "llm") for name in preset_names(kind)}
+    names = {name for kind in ("stt", "tts", "llm", "realtime") for name in preset_names(kind)}
     assert names == {path.stem for path in FILES}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
     assert "not tried against the service" in text

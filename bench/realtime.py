@@ -1,0 +1,110 @@
+"""What this server adds to a model that hears and speaks by itself: from the end of the caller's turn to the
+request that the service gets, and from the service's first sound to the first packet with sound.
+
+The service, the server and the caller are one process, so that all times are of one clock; its CPU time
+counts all three. The service waits before it speaks, so that no turn's end is still to be confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+
+from pipeline.session.agent_turns import AgentTurns
+from tests.support.http.realtime_call import GREETING, OPENED, Answers, Scene, scene
+
+RESULT: Final = Path(__file__).parent / "results" / "realtime.json"
+THINKS_S: Final = 0.8
+AUDIBLE: Final = 300
+
+
+@contextmanager
+def asked(times: list[tuple[float, float]]) -> Iterator[None]:
+    """Notes the loop time, and the CPU time, at which the agent is asked for each answer."""
+    start = AgentTurns.start
+
+    def noted(self: AgentTurns, *arguments: Any) -> None:
+        times.append((asyncio.get_running_loop().time(), time.process_time()))
+        start(self, *arguments)
+
+    AgentTurns.start = noted  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        AgentTurns.start = start  # type: ignore[method-assign]
+
+
+async def turns(there: Scene, count: int) -> None:
+    """The caller says something, hears the answer out, and so on."""
+    await there.quiet()
+    for _ in range(count):
+        before = len(there.talk.sound_at)
+        await there.says("where is my order")
+        await there.hears(partial(_answers, there, before), patience_s=30.0)
+        await there.quiet()
+
+
+def _answers(there: Scene, before: int) -> bool:
+    return len(there.talk.sound_at) > before
+
+
+def first_after(moment: float, heard: list[tuple[float, Any]]) -> float:
+    """When the first packet with sound after `moment` arrived."""
+    return next(at for at, frame in heard if at > moment and np.abs(frame.astype(int)).max() > AUDIBLE)
+
+
+def figures(there: Scene, times: list[tuple[float, float]]) -> dict[str, Any]:
+    """Milliseconds of each half, and of both together."""
+    talk = there.talk
+    sent = [at for event, at in zip(talk.got, talk.got_at, strict=True) if event.type == "response.create"]
+    requests = [min((at - begun) for begun, _ in times if begun <= at) * 1000 for at in sent[1:]]
+    packets = [(first_after(at, there.frames) - at) * 1000 for at in talk.sound_at[1:]]
+    both = [one + other for one, other in zip(requests, packets, strict=False)]
+    rows = {"turn over to request": requests, "sound to packet": packets, "both": both}
+    return {
+        name: {f"p{part}": round(float(np.percentile(values, part)), 2) for part in (50, 95)}
+        for name, values in rows.items()
+    }
+
+
+async def measure(count: int) -> dict[str, Any]:
+    """One call of `count` turns."""
+    times: list[tuple[float, float]] = []
+    answers: Answers = {OPENED: GREETING, "where is my order": [THINKS_S, "late again"]}
+    with tempfile.TemporaryDirectory() as folder, asked(times):
+        async with scene(Path(folder), answers) as there:
+            began, cpu = time.monotonic(), time.process_time()
+            await turns(there, count)
+            took_s, cpu_s = time.monotonic() - began, time.process_time() - cpu
+            rows = figures(there, times)
+    return {
+        "turns": count,
+        "ms": rows,
+        "cpu_share_of_all_three": round(cpu_s / took_s, 3),
+        "load": [round(each, 1) for each in os.getloadavg()],
+    }
+
+
+@click.command()
+@click.option("--turns", "count", default=30, show_default=True)
+@click.option("--write/--no-write", default=True, help="Whether the result is kept.")
+def main(count: int, write: bool) -> None:
+    """Measures what a realtime model's turns take beside the model."""
+    result = asyncio.run(measure(count))
+    click.echo(json.dumps(result, indent=2))
+    if write:
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A model that hears and speaks by itself, over the OpenAI Realtime protocol."""
