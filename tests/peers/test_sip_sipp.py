@@ -19,7 +19,7 @@ from tests.support.ports import free_rtp_range
 from tests.support.sip.sipp import Sipp
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 
 class Digits:
