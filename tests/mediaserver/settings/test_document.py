@@ -431,11 +431,10 @@ def test_a_check_of_an_engine_is_part_of_loading(tmp_path: Path) -> None:
 def test_what_pjsip_cannot_do_is_refused_by_key(tmp_path: Path, table: str) -> None:
     named = CONTRACT if table == "trunk" else CONTRACT.replace('engine = "native"', 'engine = "pjsua2"', 1)
     of_trunk = 'engine = "pjsua2"\n' if table == "trunk" else ""
-    keys = (
-        f'[[trunk]]\n{of_trunk}follow_redirects = 2\naccept_register = true\nbackup_uris = ["sips:b.test"]\n'
-    )
+    asked = 'follow_redirects = 2\naccept_register = true\nbackup_uris = ["sips:b.test"]\n'
+    document = named.replace("[[trunk]]\n", f"[[trunk]]\n{of_trunk}{asked}", 1)
     with pytest.raises(SettingsError) as refused:
-        load(written(tmp_path, named.replace("[[trunk]]\n", f"[[trunk]]\n{of_trunk}{asked}", 1)), environment=SECRETS)
+        load(written(tmp_path, document), environment=SECRETS)
     text = str(refused.value)
     for key in ("follow_redirects", "accept_register", "backup_uris"):
         assert f"trunk[0].{key}: " in text
