@@ -47,6 +47,7 @@ from pipeline.text.prompts import Phrase, standard
 from sip import endpoint
 from sip.client_tls import VERSIONS, ClientTlsSettings
 from sip.sdp.security import Srtp
+from sip.states import Engine
 from sip.trunk_settings import TrunkSettings as SipTrunkSettings
 from sip.trunk_settings import User
 
@@ -129,8 +130,8 @@ def endpoint_settings(settings: SipSettings, participants: int = 0) -> endpoint.
     )
 
 
-def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
-    """A trunk as the phone takes it."""
+def trunk_settings(settings: TrunkSettings, engine: Engine = "native") -> SipTrunkSettings:
+    """A trunk as the phone takes it. `engine`: that of a trunk which names none."""
     return _handed_on(
         SipTrunkSettings,
         settings,
@@ -141,6 +142,7 @@ def trunk_settings(settings: TrunkSettings) -> SipTrunkSettings:
         srtp=Srtp(settings.srtp),
         tls=_client_tls(settings),
         outbound_proxy=settings.outbound_proxy or "",
+        engine=settings.engine or engine,
     )
 
 

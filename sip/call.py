@@ -22,10 +22,9 @@ from sip.dialog.events import (
     Move,
     MoveAsked,
 )
-from sip.dialog.invite import Invite
+from sip.dialog.invite import Offered, Signalled
 from sip.dialog.onward import Onward
 from sip.dialog.referral import Referral, replacing
-from sip.dialog.uas import IncomingInvite
 from sip.errors import LocalError, RemoteError
 from sip.identity import CallerIdentity, caller_identity
 from sip.message.headers import Headers
@@ -150,7 +149,7 @@ class Call:
         call_id: str,
         parties: Parties,
         *,
-        invite: Invite | Forking,
+        invite: Signalled | Forking,
         stream: MediaStream,
     ) -> None:
         self.id = call_id
@@ -325,7 +324,7 @@ class Call:
         if self.state is not CallState.ENDED:
             self._callbacks.append(callback)
 
-    def go_over(self, trunk: TrunkSettings, invite: Invite, stream: MediaStream) -> None:
+    def go_over(self, trunk: TrunkSettings, invite: Signalled, stream: MediaStream) -> None:
         """Takes another trunk, with the INVITE that is about to leave over it."""
         self.trunk_id, self._trunk, self.invite, self._stream = trunk.id, trunk, invite, stream
         self._plan = None
@@ -354,8 +353,8 @@ class Call:
 
     # Internals --------------------------------------------------------------------------------------------
 
-    def _incoming(self) -> IncomingInvite:
-        if not isinstance(self.invite, IncomingInvite):
+    def _incoming(self) -> Offered:
+        if not isinstance(self.invite, Offered):
             raise LocalError("only an incoming call can be answered")
         return self.invite
 

@@ -16,7 +16,7 @@ from sip.call import Call, Parties
 from sip.call_media import CallMedia, turn_to
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded
-from sip.dialog.invite import Invite
+from sip.dialog.invite import Dialled
 from sip.dialog.onward import GoOn
 from sip.dialog.uac import Invitation, OutgoingInvite
 from sip.dialog.usage import InviteSettings
@@ -24,11 +24,12 @@ from sip.errors import LocalError
 from sip.message.message import Request
 from sip.message.uri import Uri
 from sip.offered import OfferedCalls
+from sip.pjsip.engines import Engines
 from sip.rtp.ports import NoPortsLeft
 from sip.stack.driver import Driver, EndpointSettings
 from sip.stack.events import InviteReceived, StackEvent
 from sip.states import CallState, Direction, HangupCause
-from sip.telephones.forking import Forking, invites_of
+from sip.telephones.forking import AnyInvite, Forking, invites_of
 from sip.telephones.registrar import Binding
 from sip.transaction.hop import Hop, hop_of
 from sip.trunk import Rung, Trunk, TrunkUnavailable
@@ -110,11 +111,12 @@ class Endpoint:
         self.media = CallMedia(settings)
         self._trunks: dict[str, Trunk] = {}
         self._calls: dict[str, Call] = {}
-        self._invites: dict[DialogSetId, tuple[Invite | Forking, Call]] = {}
+        self._invites: dict[DialogSetId, tuple[AnyInvite, Call]] = {}
         self._gate = AdmissionPolicy.of(settings, self._trunks, room=self._has_room)
         self._offered = OfferedCalls()
         self._gate.undecided = self._offered.__len__
-        self._open, self._blocked = False, 0
+        self._open, self._blocked, self._engines = False, 0, Engines()
+        self.processes = self._engines.processes  # of PJSIP
 
     async def __aenter__(self) -> Endpoint:
         await self.start()
@@ -128,6 +130,7 @@ class Endpoint:
     async def start(self) -> None:
         """Binds the sockets, starts to register. Raises OSError, and `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
+        self._driver.stack.offered_by = self._engines.start(self._driver.loop, self._driver.flush)
         self.pacer = Pacer(self._driver.loop)
         await self._driver.open()
         self._driver.transport.closed = self._gate.registrar.flow_closed
@@ -156,6 +159,7 @@ class Endpoint:
         for usage in [each.usage for invite, _ in self._invites.values() for each in invites_of(invite)]:
             usage.finish(HangupCause.SHUTDOWN, 487, "local", driver.loop.time())  # CANCEL, 2xx unanswered
         driver.flush()
+        await self._engines.close()
         await driver.close()
         self.media.close()
         self._offered.end()
@@ -203,6 +207,7 @@ class Endpoint:
     def _register(self, trunk: Trunk) -> None:
         for host in trunk.egress.hosts:
             self.addresses_of(host)  # looked up now, so that callers from these hosts are recognised
+        self._engines.prepare(trunk.invite_settings)
         begin(self._driver, trunk, is_current=self._holds, refused=self._block)
 
     def _holds(self, trunk: Trunk) -> bool:
@@ -243,7 +248,7 @@ class Endpoint:
         invitation = await self.media.located(trunk, invitation, settings)
         self._check_room(call_id)
         stream, offer = self.media.offer(trunk, invitation, settings)
-        invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
+        invite = self._engines.outgoing(self._driver.stack, settings, invitation, offer)
         local, remote = invitation.caller.uri.user, invitation.targets[0].uri.user
         parties = Parties(direction=Direction.OUTBOUND, local_number=local, remote_number=remote)
         call = Call(self._driver, trunk.settings, call_id, parties, invite=invite, stream=stream)
@@ -255,12 +260,12 @@ class Endpoint:
         if not self._open or call.onward.given_up is not None:
             raise TrunkUnavailable("the call was given up")
         before = invites_of(call.invite)[0]
-        if isinstance(before, OutgoingInvite):
+        if isinstance(before, Dialled):
             if before.targets.may_ring:
                 raise TrunkUnavailable("the phone may ring, over a trunk that was passed over")
             invitation = replace(invitation, after=before.targets)
         stream, offer = self.media.offer(trunk, invitation, settings)
-        invite = OutgoingInvite(self._driver.stack, settings, invitation, offer)
+        invite = self._engines.outgoing(self._driver.stack, settings, invitation, offer)
         call.go_over(trunk.settings, invite, stream)
         self._dial(call, invite)
 
@@ -279,13 +284,13 @@ class Endpoint:
         call = Call(self._driver, trunk.settings, call_id, parties, invite=forking, stream=stream)
         return self._begin(call, forking, go_on)
 
-    def _begin(self, call: Call, invite: OutgoingInvite | Forking, go_on: GoOn | None) -> Call:
+    def _begin(self, call: Call, invite: Dialled | Forking, go_on: GoOn | None) -> Call:
         call.onward.go_on = go_on
         call.on_state(self._moved)
         self._dial(call, invite)
         return call
 
-    def _dial(self, call: Call, invite: OutgoingInvite | Forking) -> None:
+    def _dial(self, call: Call, invite: Dialled | Forking) -> None:
         self._enlist(call, invite)
         invite.dial(self._driver.loop.time())
         self._driver.flush()
@@ -305,7 +310,7 @@ class Endpoint:
     def _has_room(self) -> bool:
         return len(self._calls) < self.settings.max_calls
 
-    def _enlist(self, call: Call, invite: Invite | Forking, came: tuple[Request, Hop] | None = None) -> None:
+    def _enlist(self, call: Call, invite: AnyInvite, came: tuple[Request, Hop] | None = None) -> None:
         self._calls[call.id] = call
         usages = [each.usage for each in invites_of(invite)]
         tags = [each.dialog_set.local_tag for each in usages]

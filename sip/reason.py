@@ -40,6 +40,7 @@ Q850: Mapping[HangupCause, Reason] = {
     HangupCause.SESSION_EXPIRED: Reason("Q.850", 102, "Recovery on timer expiry"),
     HangupCause.NO_ACK: Reason("Q.850", 102, "Recovery on timer expiry"),
     HangupCause.SHUTDOWN: Reason("Q.850", 41, "Temporary failure"),
+    HangupCause.ENGINE_FAILED: Reason("Q.850", 41, "Temporary failure"),
 }
 """The reason that this side gives for each of its hangup causes (ITU-T Q.850)."""
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Literal
 
 from sip.errors import MediaRefused, RemoteError
+
+Engine = Literal["native", "pjsua2"]
+"""Who has the INVITE session of a call: this stack, or PJSIP (`sip.pjsip`)."""
 
 
 class Direction(StrEnum):
@@ -44,6 +48,7 @@ class HangupCause(StrEnum):
     SESSION_EXPIRED = "session_expired"  # RFC 4028: no refresh came
     NO_ACK = "no_ack"  # the 200 sent was never acknowledged
     SHUTDOWN = "shutdown"  # this server is stopping
+    ENGINE_FAILED = "engine_failed"  # the process that had the call's signalling is gone, or refused it
 
 
 CAUSES: Mapping[int, HangupCause] = {

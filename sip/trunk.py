@@ -101,6 +101,7 @@ class Trunk:
             password=settings.password,
             allow_from=tuple(ip_network(each, strict=False) for each in settings.allow_from),
             egress=self.egress,
+            engine=settings.engine,
         )
         self.uris = tuple(Uri.parse(each) for each in (settings.uri, *settings.backup_uris))
         self.proxy = Uri.parse(settings.outbound_proxy) if settings.outbound_proxy else None

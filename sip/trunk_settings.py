@@ -14,6 +14,7 @@ from sip.errors import LocalError, MalformedMessage
 from sip.message.uri import Uri
 from sip.sdp.media_plan import CODECS
 from sip.sdp.security import Srtp
+from sip.states import Engine
 
 TELEPHONES_LIMIT: Final = 10
 """Contacts that are bound to one user; a further one takes the place of the one that registered first."""
@@ -61,7 +62,8 @@ class TrunkSettings:
     (`sip.sdp.security`). `accept_refer`: its calls take a REFER of the far end. `public_address`: written to
     the trunk's peers in Via, Contact, From and SDP instead of that of the endpoint; "stun:host:port": what
     that server says, asked every `stun_every_s`. `users`: those of a company, whose
-    telephones are this trunk's only peers; `uri` leads nowhere then.
+    telephones are this trunk's only peers; `uri` leads nowhere then. `engine`: who has the INVITE sessions of
+    its calls, this stack or PJSIP (`sip.pjsip`).
     """
 
     id: str
@@ -97,6 +99,7 @@ class TrunkSettings:
     public_address: str = ""
     stun_every_s: float = 60.0
     users: tuple[User, ...] = ()
+    engine: Engine = "native"
 
     def __post_init__(self) -> None:
         try:

@@ -37,6 +37,8 @@ from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.model_endpoint import Extras, ModelEndpoint
 from pipeline.plane.drive.priority import Priority, raised
 from sip.errors import SipError
+from sip.pjsip.processes import Processes
+from sip.pjsip.refused import missing
 from sip.rtp.media_formats import payload_format
 from sip.sdp.media_plan import CODECS
 
@@ -46,6 +48,10 @@ MODEL_ANSWER_S = 30.0
 RTP_PORTS_PER_CALL = 2
 RECORDING_BYTES_PER_HOUR = 8000 * 2 * 2 * 3600
 _TICKS = 25
+
+
+PJSIP_STARTS_S = 10.0
+"""Seconds in which a process of PJSIP has told its version."""
 
 
 async def timers_late_ms() -> list[float]:
@@ -69,6 +75,7 @@ async def examine(
         confinement_finding(),
         *codec_findings(settings),
         *port_findings(settings),
+        *await pjsip_findings(settings),
         limits_finding(settings),
         await asyncio.to_thread(priority_finding),
     ]
@@ -95,6 +102,24 @@ def confinement_finding() -> Finding:
     if lacks:
         return Finding("confinement", False, f"helper processes run with less of it: {'; '.join(lacks)}")
     return Finding("confinement", True, f"no_new_privs, seccomp, Landlock {landlock_abi()}")
+
+
+async def pjsip_findings(settings: Settings) -> list[Finding]:
+    """Starts a process of PJSIP where a trunk needs one, and tells its version."""
+    trunks = [each.id for each in settings.trunks if (each.engine or settings.sip.engine) == "pjsua2"]
+    if not trunks:
+        return []
+    processes, loop = Processes(), asyncio.get_running_loop()
+    processes.start(loop, lambda: None)
+    processes.warm()
+    until = loop.time() + PJSIP_STARTS_S
+    while (found := processes.all) and not found[0].version and loop.time() < until:  # noqa: ASYNC110  # once
+        await asyncio.sleep(0.05)
+    version = found[0].version if found else ""
+    await processes.close()
+    if not version:
+        return [Finding("PJSIP", False, f"its process does not start: {missing() or 'see the log'}")]
+    return [Finding("PJSIP", True, f"{version} signals the calls of {', '.join(trunks)}, four in a process")]
 
 
 async def engine_findings(settings: Settings) -> list[Finding]:

@@ -51,7 +51,7 @@ def sip_settings(directory: Directory, name: str) -> TrunkSettings:
     if (line := directory.lines.get(name)) is not None:
         users = tuple(sip_user(each) for each in directory.users.values() if each.company == line.company)
         return replace(trunk_settings(line), users=users, egress=EgressPolicy(networks))
-    settings = trunk_settings(directory.trunks[name])
+    settings = trunk_settings(directory.trunks[name], directory.sip.engine)
     if not directory.of_file(Kind.TRUNK, name):
         return replace(settings, egress=EgressPolicy(networks))
     uris = (settings.uri, *settings.backup_uris, *filter(None, [settings.outbound_proxy]))

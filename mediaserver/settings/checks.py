@@ -8,6 +8,7 @@ from mediaserver.numbers.calling_windows import overlap
 from mediaserver.settings.agent import AgentSettings
 from mediaserver.settings.document import Settings
 from pipeline.engines.tables import reveal
+from sip.pjsip.refused import missing, refused
 
 Problem = tuple[str, str]
 """A problem of a setting: its key and the reason."""
@@ -74,6 +75,11 @@ def _trunks(settings: Settings) -> Iterator[Problem]:
     for place, trunk in enumerate(settings.trunks):
         if trunk.company not in companies:
             yield f"trunk[{place}].company", f"there is no company {trunk.company!r}"
+        if (trunk.engine or sip.engine) == "pjsua2":
+            where = f"trunk[{place}]."
+            if lack := missing():
+                yield where + "engine", lack
+            yield from ((where + key, reason) for key, reason in refused(trunk))
 
 
 def _users(settings: Settings) -> Iterator[Problem]:

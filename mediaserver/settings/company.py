@@ -176,6 +176,7 @@ class TrunkTerms(Table):
     reliable_provisional: bool = True
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
+    engine: Literal["native", "pjsua2"] | None = None
 
     def shares_addresses(self, other: TrunkTerms) -> bool:
         """Whether an address is in the `allow_from` of both trunks."""

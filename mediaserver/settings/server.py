@@ -104,13 +104,6 @@ class SipSettings(Table):
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
     users: tuple[UserSettings, ...] = Field(default=(), alias="user", max_length=10_000)
 
-    @field_validator("engine")
-    @classmethod
-    def _built(cls, engine: str) -> str:
-        if engine != "native":
-            raise ValueError(f"{engine!r} is not built yet, there is only 'native'")
-        return engine
-
     @field_validator("udp", "tcp", "tls", "ws", "dns", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:

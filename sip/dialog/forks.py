@@ -48,6 +48,11 @@ class Forks:
         """Returns the fork of a 2xx."""
         return self._by_tag.get(response.to.tag or "") or self._add(response, transaction, user)
 
+    def dialog_of(self, tag: str) -> Dialog | None:
+        """Returns the dialog of the fork with this To tag."""
+        fork = self._by_tag.get(tag)
+        return fork.dialog if fork is not None else None
+
     def acknowledge(self, fork: Fork, response: Response, transaction: ClientTransaction) -> bool:
         """Sends the ACK of a 2xx, the same ACK for each repetition (RFC 3261 13.2.2.4). True: the 2xx is the
         first."""

@@ -1,20 +1,78 @@
-"""The part of a call that caller and callee share: verbs of the application, requests of the far end.
+"""The part of a call that caller and callee share: verbs of the application, requests of the far end; and
+what a call needs of its signalling, whichever engine has it (`Signalled`): this stack or PJSIP (`sip.pjsip`).
 
 `sip.dialog.uac.OutgoingInvite` and `sip.dialog.uas.IncomingInvite` set up the call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from sip.dialog.in_dialog import ANSWERS
 from sip.dialog.reinvite import SessionChanges
-from sip.dialog.ua_core import ALLOW
-from sip.dialog.usage import InviteUsage
+from sip.dialog.target_set import TargetSet
+from sip.dialog.ua_core import ALLOW, Core
+from sip.dialog.usage import InviteSettings, InviteUsage
 from sip.message.message import Request
 from sip.reason import reasons_of
+from sip.sdp.negotiation import Capabilities
 from sip.states import HangupCause
 from sip.transaction.transaction import ServerTransaction
+
+
+class Signalled(Protocol):
+    """The INVITE of a call, of either direction."""
+
+    usage: InviteUsage
+
+    @property
+    def allow_from(self) -> Sequence[IPv4Network | IPv6Network]:
+        """Networks of the trunk, from which requests within the call are accepted."""
+
+    def hang_up(self, now: float, *, cause: HangupCause = HangupCause.NORMAL) -> None:
+        """Ends the call in any state; does nothing after the end."""
+
+    def set_hold(self, hold: bool, now: float) -> None:
+        """Holds or resumes; `ChangeFinished` tells the result. Raises `LocalError` unless the call is up."""
+
+
+@runtime_checkable
+class Offered(Signalled, Protocol):
+    """An INVITE of the far end, as `sip.dialog.uas.IncomingInvite` describes its verbs."""
+
+    transaction: ServerTransaction
+
+    def describe(self, capabilities: Capabilities, now: float) -> bool:
+        """Reads the offer. False: it cannot be answered and the call has ended."""
+
+    def ring(self, now: float, *, early_media: bool = False) -> None:
+        """Tells the far end that somebody is called."""
+
+    def accept(self, now: float) -> None:
+        """Answers the call of the far end."""
+
+    def reject(
+        self, code: int, now: float, *, cause: HangupCause | None = None, retry_after_s: int = 0
+    ) -> None:
+        """Refuses the call of the far end."""
+
+    def cancelled(self, now: float, request: Request) -> None:
+        """Takes the CANCEL of the far end, which was answered."""
+
+
+@runtime_checkable
+class Dialled(Signalled, Protocol):
+    """An INVITE of this side."""
+
+    targets: TargetSet
+
+    def dial(self, now: float) -> None:
+        """Sends the INVITE with an offer."""
+
+
+OfferedBy: TypeAlias = Callable[[Core, InviteSettings, ServerTransaction], Offered]
+"""Makes the call of an INVITE that was admitted with these settings."""
 
 
 class Invite:

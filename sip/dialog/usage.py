@@ -26,7 +26,7 @@ from sip.message.message import Request, Response, response_to
 from sip.reason import Q850, Reason
 from sip.sdp.negotiation import Capabilities
 from sip.sdp.offer_answer import OfferAnswer
-from sip.states import HangupCause, cause_of_answer
+from sip.states import Engine, HangupCause, cause_of_answer
 from sip.transaction.timers import Alarm
 from sip.transaction.transaction import FireAndForget, ServerTransaction
 
@@ -44,7 +44,8 @@ class InviteState(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteSettings:
     """Settings of a trunk for its calls (`sip.trunk.TrunkSettings`). `egress`: where its calls may send.
-    `spare`: another trunk takes a call that no server of this one does."""
+    `spare`: another trunk takes a call that no server of this one does. `engine`: who has the INVITE sessions
+    of its calls."""
 
     session_expires_s: int = 1800
     min_session_expires_s: int = 90
@@ -58,6 +59,7 @@ class InviteSettings:
     allow_from: tuple[IPv4Network | IPv6Network, ...] = ()
     egress: EgressRule = ANY_ADDRESS
     spare: bool = False
+    engine: Engine = "native"
 
 
 class EgressRefusals:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import Event
-from sip.dialog.uas import IncomingInvite
+from sip.dialog.invite import Offered
 from sip.stack.admission import Admitted
 from sip.transaction.hop import Hop
 
@@ -15,7 +15,7 @@ from sip.transaction.hop import Hop
 class InviteReceived:
     """A new call was admitted and waits for a decision."""
 
-    invite: IncomingInvite
+    invite: Offered
     admitted: Admitted
     source: Hop
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from random import Random, SystemRandom
 
 from sip.dialog.dialog import Dialog, DialogId, DialogUser
+from sip.dialog.invite import Offered, OfferedBy
 from sip.dialog.uas import IncomingInvite
 from sip.errors import MalformedMessage
 from sip.message.framing import is_keepalive
@@ -72,8 +73,7 @@ class Stack:
         `addresses_of`: as in `Dialogs`; `answers`: of requests that are refused; `streams`: large requests
         may use TCP; `random`: seeded in tests."""
         self.clock = Clock()
-        self.user_agent = user_agent
-        self.random = random or SystemRandom()
+        self.user_agent, self.random = user_agent, random or SystemRandom()
         self.counts = StackCounts()
         self._gate, self._answers = gate, answers
         self._read = 0  # bytes of the datagram that is handled
@@ -84,7 +84,8 @@ class Stack:
         self._servers: dict[str, ServerTransaction] = {}
         self.serves: Callable[[str], bool] = self._servers.__contains__  # by `server_key`
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
-        self._invited: dict[str, IncomingInvite] = {}  # by the transaction of its INVITE: finds CANCELs
+        self.offered_by: OfferedBy = IncomingInvite
+        self._invited: dict[str, Offered] = {}  # by the transaction of its INVITE: finds CANCELs
         self._dialogs = Dialogs(addresses_of, self.counts)
         self._transmissions: list[Transmission] = []
         self._events: list[StackEvent] = []
@@ -351,7 +352,7 @@ class Stack:
         server = self._serve(request, source)
         self._initial[identity] = server.key
         self.reply(server, 100, now)
-        invite = IncomingInvite(self, admitted.settings, server)
+        invite = self.offered_by(self, admitted.settings, server)
         self._invited[server.key] = invite
         self.emit(InviteReceived(invite, admitted, source))
         return None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import Event, InviteAnswered, InviteEnded, InviteProgressed, MediaAgreed
-from sip.dialog.invite import Invite
+from sip.dialog.invite import Signalled
 from sip.dialog.uac import OutgoingInvite
 from sip.dialog.usage import InviteUsage
 from sip.reason import Reason
@@ -106,6 +106,10 @@ def best_of(ended: Sequence[InviteEnded]) -> InviteEnded:
     return replace(best, definite=all(each.definite for each in ended))
 
 
-def invites_of(invite: Invite | Forking) -> Sequence[Invite]:
+AnyInvite = Signalled | Forking
+"""The INVITE of a call, or those that ring several telephones."""
+
+
+def invites_of(invite: Signalled | Forking) -> Sequence[Signalled]:
     """Returns the INVITEs of a call."""
     return invite.invites if isinstance(invite, Forking) else (invite,)

@@ -36,7 +36,7 @@ def test_a_field_without_a_key_of_its_name_is_listed(part: Any, table: Any, of_n
 @pytest.mark.parametrize(
     ("part", "table", "converted"),
     [
-        (SipTrunkSettings, TrunkSettings, "password srtp outbound_proxy public_address"),
+        (SipTrunkSettings, TrunkSettings, "password srtp outbound_proxy public_address engine"),
         (EndpointSettings, SipSettings, "rtp_ports"),
         (SessionSettings, SessionTable, ""),
     ],

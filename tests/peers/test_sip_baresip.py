@@ -17,7 +17,7 @@ from tests.support.sip.baresip import baresip
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from tests.support.speech.scenario import (
 )
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 CHALLENGE = 'Digest realm="carrier", qop="auth", algorithm={}, nonce="{}"{}'
 RSEQ = '<ereg regexp="[0-9]+" search_in="hdr" header="RSeq:" check_it="true" assign_to="rseq"/>'
@@ -71,6 +71,7 @@ async def call_and_end(phone: Endpoint, sipp: Sipp, **settings: Any) -> Call:
 # Digest -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.native("PJSIP sends credentials only when it is asked for them")
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
 async def test_a_nonce_that_has_gone_stale_is_replaced_and_the_next_request_counts_on(
     phone: Endpoint, tmp_path: Path, algorithm: str
@@ -297,6 +298,7 @@ BRIEF: dict[str, Any] = {"min_session_expires_s": 2}
 
 
 @pytest.mark.usefixtures("brief")
+@pytest.mark.native("PJSIP has no session interval below 90 s")
 async def test_we_refresh_the_session_of_a_call_that_we_placed(phone: Endpoint, tmp_path: Path) -> None:
     scenario = write(
         tmp_path,
@@ -328,6 +330,7 @@ async def test_we_refresh_the_session_of_a_call_that_we_placed(phone: Endpoint, 
 
 
 @pytest.mark.usefixtures("brief")
+@pytest.mark.native("PJSIP has no session interval below 90 s")
 async def test_a_far_end_that_stops_refreshing_is_hung_up_on(phone: Endpoint, tmp_path: Path) -> None:
     timer = ("Supported: timer", "Session-Expires: 3;refresher=uac")
     scenario = write(

@@ -19,7 +19,7 @@ from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 NUMBER = "+14155550101"
 PATIENCE_S = 20.0
@@ -48,6 +48,7 @@ async def talking(phone: Endpoint, peer: RawCall) -> Call:
     return call
 
 
+@pytest.mark.native("PJSIP waits 32 s for an ACK, whatever the test says")
 async def test_an_answer_that_is_never_acknowledged(monkeypatch: pytest.MonkeyPatch, phone: Endpoint) -> None:
     monkeypatch.setattr("sip.dialog.reliable_response.GIVE_UP_S", 1.2)  # half a minute otherwise
     async with RawCall(address(phone)[1], NUMBER) as peer:

@@ -21,7 +21,7 @@ from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone, write_wav
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 
 @pytest.fixture

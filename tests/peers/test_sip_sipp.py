@@ -21,7 +21,7 @@ from tests.support.sip.sipp import Sipp
 from tests.support.speech.leg import Listener
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 
 @pytest.fixture

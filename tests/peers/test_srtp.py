@@ -24,7 +24,7 @@ from tests.support.speech.leg import Party
 from tests.support.speech.tones import loud_part, share_at, tone
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("engine")]
 
 PCMU = "PCMU/8000/1"
 OURS_HZ, THEIRS_HZ = 700, 440

@@ -14,6 +14,7 @@ const CAUSES = {
   media_timeout: "no audio came any more",
   session_expired: "the other side stopped refreshing the session",
   no_ack: "the answer was never confirmed by the other side",
+  engine_failed: "the process that signalled the call has failed",
   shutdown: "the server was stopped",
   server_error: "this server failed",
   not_configured: "its agent or trunk is not configured any more",

@@ -187,7 +187,6 @@ def edited(old: str, new: str) -> str:
         ("[sip]", "[sip]\nport = 5060", "sip.port: unknown key"),
         ("[sip]", "[telephony]\n[sip]", "telephony: unknown key"),
         ('engine = "native"', 'engine = "freeswitch"', "sip.engine: input should be 'native' or 'pjsua2'"),
-        ('engine = "native"', 'engine = "pjsua2"', "sip.engine: 'pjsua2' is not built yet"),
         ('udp = "127.0.0.1:5060"', 'udp = "localhost"', 'sip.udp: must be "address:port"'),
         ('udp = "127.0.0.1:5060"', 'udp = "127.0.0.1:99999"', 'sip.udp: must be "address:port"'),
         ('"20000-21999"', '"21999-20000"', "sip.rtp_ports: ports must rise"),
@@ -426,6 +425,29 @@ def test_a_check_of_an_engine_is_part_of_loading(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         load(path, checks=[unknown_voice], environment=SECRETS)
     assert caught.value.problems == (f"{path}: agent[0].tts.voice: no such voice for en",)
+
+
+@pytest.mark.parametrize("table", ["sip", "trunk"])
+def test_what_pjsip_cannot_do_is_refused_by_key(tmp_path: Path, table: str) -> None:
+    named = CONTRACT if table == "trunk" else CONTRACT.replace('engine = "native"', 'engine = "pjsua2"', 1)
+    of_trunk = 'engine = "pjsua2"\n' if table == "trunk" else ""
+    asked = 'follow_redirects = 2\naccept_register = true\nbackup_uris = ["sips:b.test"]\n'
+    document = named.replace("[[trunk]]\n", f"[[trunk]]\n{of_trunk}{asked}", 1)
+    with pytest.raises(SettingsError) as refused:
+        load(written(tmp_path, document), environment=SECRETS)
+    text = str(refused.value)
+    for key in ("follow_redirects", "accept_register", "backup_uris"):
+        assert f"trunk[0].{key}: " in text
+    assert 'engine "pjsua2" follows no redirections' in text
+
+
+def test_an_engine_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sip.pjsip.refused.MODULE", "pjsua2_that_is_not_there")
+    document = CONTRACT.replace('engine = "native"', 'engine = "pjsua2"', 1)
+    with pytest.raises(
+        SettingsError, match=r'trunk\[0\]\.engine: "pjsua2" is not installed here: pip install'
+    ):
+        load(written(tmp_path, document), environment=SECRETS)
 
 
 def test_addresses_and_ports_come_apart() -> None:

@@ -172,6 +172,7 @@ class World:
     def _take(self, party: Party, event: StackEvent) -> None:
         party.events.append(event)
         if isinstance(event, InviteReceived) and event.invite.describe(party.capabilities, self.now):
+            assert isinstance(event.invite, IncomingInvite)
             party.on_invite(event.invite, self.now)
 
     def _fly(self, data: bytes, source: Hop, hop: Hop) -> None:
