@@ -109,6 +109,7 @@ async def test_they_hold_and_resume(phone: Endpoint, tmp_path: Path) -> None:
         await peer.event("state", state="CONFIRMED")
         peer.do("hold", line=0)
         await until(lambda: call.held)
+        await peer.event("media", status=2)  # PJSUA_CALL_MEDIA_LOCAL_HOLD: our answer is there
         peer.do("resume", line=0)
         await until(lambda: not call.held)
         before = len(ear.frames)

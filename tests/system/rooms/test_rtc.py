@@ -18,7 +18,7 @@ from mediaserver.rooms.livekit.session import SdkSession
 from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.rooms.webrtc.peer_state import PeerState
-from tests.support.node.node import REAL_ENGINES, Node, bearer, node_of_module
+from tests.support.node.node import REAL_ENGINES, Node, bearer, node_of_module, until_final
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 from tests.support.webrtc.rooms import CALLS_KEY, COMPANY, NEEDY, invite, spoken, write_web_site
@@ -78,8 +78,7 @@ async def test_a_client_is_heard_and_answered_and_the_call_is_kept(
     (goodbye,) = [each for each in events(sdk, "stream") if each["text"] == "Thank you. Goodbye."]
     assert goodbye["attributes"]["lk.transcription_final"] == "true"
     assert {"event": "speakers", "who": [agent]} in sdk.events
-    async with client.get(f"/api/v1/calls/{ticket.room_name}", headers=bearer(CALLS_KEY)) as response:
-        call = await response.json()
+    call = await until_final(client, ticket.room_name, key=CALLS_KEY)
     assert call["analysis"]["answers"] == {"wanted": "yes"}
     assert [line["role"] for line in call["transcript"]] == ["agent", "caller", "agent"]
     logged = [each for each in caplog.records if each.getMessage().startswith("call ")]
