@@ -83,6 +83,14 @@ class Phase(Enum):
     CLOSED = auto()
 
 
+def _collect_seldom() -> None:
+    """Lets full collections skip what is alive now, which lives as long as the process, and come seldom:
+    calls are freed without them, and each holds every call up for a tenth of a second."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2_000, 10, 100)
+
+
 class Server:
     """One node. `store` is opened from the settings unless given, in which case its owner closes it;
     `engines`: those of the settings, which may be starting already."""
@@ -145,10 +153,7 @@ class Server:
         self._keep(choose_again=self.engines.choose_again)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
-        gc.collect()
-        gc.freeze()  # what is alive now lives as long as the process: full collections skip it from now on
-        # Calls are freed without it, and a full collection holds every call up for a tenth of a second.
-        gc.set_threshold(2_000, 10, 100)
+        _collect_seldom()
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
