@@ -236,10 +236,9 @@ class Playout:
         heard = self.heard()
         self.frames.clear()
         self.volume.reset()
-        self._tail = self._tail[:0]
+        self._tail, self._written = self._tail[:0], self._sent
         self._waiting.clear()
         self._current = self._open = None
-        self._written = self._sent
         self._set_mark()
         self._room.give()
         return heard

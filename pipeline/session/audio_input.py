@@ -52,9 +52,6 @@ OPEN_FRAMES: Final = 5
 _NS: Final = 1e9
 _JUDGED, _ECHO, _MASKED = int(Note.JUDGED), int(Note.ECHO), int(Note.MASKED)  # `&` of an `IntFlag` is slow
 _LOOKED_AT: Final = STIRRING | _JUDGED
-_VOICED: Final = int(Note.VOICED)
-_GOING_ON: Final = int(Note.JUDGED | Note.ACTIVE)
-_CALLERS: Final = _GOING_ON | _ECHO | _MASKED
 
 
 class Sound(Enum):
@@ -172,11 +169,9 @@ class AudioInput:
         time of its frame. Frames before the line began to look are left out."""
         first = 0
         while first < len(told):
-            last = self._voiced_until(told, first) if self._active else _silent_until(told, first)
+            last = first if self._active else _silent_until(told, first)
             if last > first:
-                (self._go_on if self._active else self._pass_over)(
-                    frames[first:last], told[first:last], heard
-                )
+                self._pass_over(frames[first:last], told[first:last])
                 first = last
                 continue
             position, arrived_ns, made_up, note, level_dbov = told[first]
@@ -208,40 +203,7 @@ class AudioInput:
         behind = not echo and self._foreground.is_behind(level, over_agent=self.over_agent)
         return self._judge(verdict, position, concealed=concealed, echo=echo, behind=behind)
 
-    def _voiced_until(self, told: Sequence[Told], first: int) -> int:
-        """Where the caller's loud voice that goes on at frame `first` ends, while it is not wanted at once.
-        The loudness is learnt from these frames."""
-        foreground, masked_until = self._foreground, self._masked_until
-        if self.alert or self._own.frames:
-            return first
-        for at in range(first, len(told)):
-            position, _, _, note, level_dbov = told[at]
-            if note & _CALLERS != _GOING_ON or position < masked_until:
-                return at
-            if not note & _VOICED:
-                foreground.pass_over(1)
-            elif level_dbov < foreground.loud_dbov:
-                return at
-            else:
-                foreground.is_behind(level_dbov, over_agent=self.over_agent)
-        return len(told)
-
-    def _go_on(self, frames: Frames, told: Sequence[Told], heard: Callable[[Sound, float], None]) -> None:
-        """Takes the voice under way, which ends with none of these frames. Who does not want to know at once
-        is told once that the voice is sustained."""
-        self._kept.add_all(frames, told)
-        since = 0
-        for position, arrived_ns, made_up, note, _ in told:
-            if not note & _VOICED or made_up:
-                continue
-            self._voiced_end = position + self._n
-            self._run += self._n
-            if not since and self._run + self._utterance_voiced >= self._sustained:
-                since = arrived_ns
-        if since:
-            heard(Sound.SUSTAINED, since / _NS)
-
-    def _pass_over(self, frames: Frames, told: Sequence[Told], heard: Callable[[Sound, float], None]) -> None:
+    def _pass_over(self, frames: Frames, told: Sequence[Told]) -> None:
         """Takes silence, which changes nothing but the clock and what is kept."""
         for _, _, _, note, _ in told:
             self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & _ECHO else 0
