@@ -91,6 +91,14 @@ async def test_one_call_each_way(line: Line) -> None:
         assert call.ended_by == "remote"
 
 
+async def test_calls_go_on_after_a_process_has_had_its_four(line: Line) -> None:
+    for place in range(9):
+        call, _ = await (line.called() if place % 3 == 2 else line.call())
+        await call.hang_up()
+        assert await call.ended() is HangupCause.NORMAL
+    assert line.ours.processes.crashes == 0
+
+
 async def test_a_process_that_is_killed_ends_its_calls_and_no_other(
     line: Line, caplog: pytest.LogCaptureFixture
 ) -> None:
