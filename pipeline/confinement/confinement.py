@@ -38,9 +38,11 @@ from pipeline.confinement.system_calls import (
     CALLS,
     CLONE3,
     CONDITIONS,
+    DATAGRAM,
     FORK,
     IOCTL,
     OF_COMPUTING,
+    OF_DATAGRAMS,
     OF_FORKING,
     Condition,
 )
@@ -82,13 +84,15 @@ class Confinement:
 
     `read`: files, and directories with all below them. `descriptors`: kept open besides 0, 1 and 2.
     `memory_mb`: bound of the process's own data, None for no bound. `forks`: the process may fork, and get
-    work over a socket. `cuda`: it uses an NVIDIA GPU, whose driver takes any `ioctl`."""
+    work over a socket. `cuda`: it uses an NVIDIA GPU, whose driver takes any `ioctl`. `datagrams`: it opens
+    sockets of datagrams."""
 
     read: Sequence[str | Path] = ()
     descriptors: Sequence[int] = ()
     memory_mb: int | None = None
     forks: bool = False
     cuda: bool = False
+    datagrams: bool = False
 
     def apply(self) -> None:
         """Confines this process for good, as far as the kernel can (`lacking`).
@@ -119,8 +123,10 @@ class Confinement:
 
     def _program(self) -> bytes:
         column, architecture = ARCHITECTURES[os.uname().machine]
-        calls = {**CALLS, **(OF_FORKING if self.forks else {})}
+        calls = {**CALLS, **(OF_FORKING if self.forks else {}), **(OF_DATAGRAMS if self.datagrams else {})}
         conditions = {**CONDITIONS, **({"clone": FORK} if self.forks else {})}
+        if self.datagrams:
+            conditions["socket"] = DATAGRAM
         numbers = [each[column] for each in calls.values()]
         if self.cuda:
             del conditions["ioctl"]

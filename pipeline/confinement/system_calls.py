@@ -63,6 +63,13 @@ OF_FORKING: Final[Mapping[str, tuple[int | None, int | None]]] = {
 """System calls allowed beside `CALLS` where a process forks for each request and gets requests over a
 socket."""
 
+OF_DATAGRAMS: Final[Mapping[str, tuple[int | None, int | None]]] = {
+    "bind": (49, 200), "connect": (42, 203), "getsockname": (51, 204), "getpeername": (52, 205),
+    "sendto": (44, 206), "recvfrom": (45, 207), "sendmsg": (46, 211), "recvmsg": (47, 212),
+    "setsockopt": (54, 208), "getsockopt": (55, 209),
+}  # fmt: skip
+"""System calls allowed beside `CALLS` where a process has sockets of datagrams."""
+
 OF_COMPUTING: Final = frozenset({
     "read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "newfstatat", "mmap", "munmap",
     "mremap", "mprotect", "madvise", "brk", "futex", "gettid", "getpid", "exit", "exit_group", "sched_yield",
@@ -99,6 +106,9 @@ CONDITIONS: Final[Mapping[str, Condition]] = {
 
 FORK: Final = Condition((56, 220), 0, _CLONE_ELSEWHERE, (0,))
 """In the place of "clone" where a process forks."""
+
+DATAGRAM: Final = Condition((41, 198), 1, 0xF, (2,))
+"""Makes a socket, of SOCK_DGRAM alone: neither TCP nor raw."""
 
 CLONE3: Final = (435, 435)
 """The system call clone3, answered with ENOSYS: its arguments lie in memory, where a filter cannot look, and

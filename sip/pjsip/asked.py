@@ -37,6 +37,11 @@ class AskedRequests:
         self._hold, self._attempts = hold, 0
         self._change(now)
 
+    def refused(self, now: float) -> None:
+        """Tries a hold again later that PJSIP does not offer now: a change of the far end is under way."""
+        if not self._try_again(now):
+            self.finish_change(491)
+
     def finish_change(self, status: int) -> None:
         """Tells how a hold or resume was answered, where one is under way."""
         if self._hold is not None:
@@ -138,11 +143,15 @@ class AskedRequests:
         usage.negotiation.withdraw()
         if status in (401, 407, 422) and not any(name in asked.request.headers for name in CREDENTIALS):
             return  # PJSIP asks again
-        if status == 491 and self._hold is not None and self._attempts < MAX_ATTEMPTS:
-            first, last = (210, 400) if usage.outgoing else (0, 200)  # RFC 3261 14.1
-            usage.arm("glare", now + usage.core.random.randint(first, last) / 100, self._change)
-            return
-        self.finish_change(status)
+        if status != 491 or not self._try_again(now):
+            self.finish_change(status)
+
+    def _try_again(self, now: float) -> bool:
+        if self._hold is None or self._attempts >= MAX_ATTEMPTS:
+            return False
+        first, last = (210, 400) if self._usage.outgoing else (0, 200)  # RFC 3261 14.1
+        self._usage.arm("glare", now + self._usage.core.random.randint(first, last) / 100, self._change)
+        return True
 
     def _change(self, now: float) -> None:
         self._attempts += 1

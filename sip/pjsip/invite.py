@@ -165,7 +165,7 @@ class PjsipInvite:
     def refused_by_pjsip(self, verb: str, now: float) -> None:
         """Takes that PJSIP did not carry out a command."""
         if verb == "reinvite":
-            self._asked.finish_change(500)
+            self._asked.refused(now)
 
     def ended_at_pjsip(self, status: int, reason: str, now: float) -> None:
         """Hangs up, where PJSIP has ended the call without a word to the far end."""

@@ -19,9 +19,9 @@ from sip.pjsip.channel import CALLS_LIMIT, MAX_FRAME, command, read
 
 logger = logging.getLogger(__name__)
 
-WORN_AFTER: Final = 200
-"""Calls of one process in its life. Without a media clock PJSIP keeps a conference port of each call, and of
-its 254 none may be missing."""
+WORN_AFTER: Final = CALLS_LIMIT
+"""Calls of one process in its life: PJSIP keeps the slot of a call for seconds after its end, and refuses the
+next one meanwhile."""
 
 SILENT_S: Final = 8.0
 """Seconds without a sign of life after which a process counts as hung, and is killed."""

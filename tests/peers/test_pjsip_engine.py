@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,7 @@ async def line() -> AsyncIterator[Line]:
 async def test_one_call_each_way(line: Line) -> None:
     for made in (line.call, line.called):
         call, theirs = await made()
+        assert re.search(r"NoNewPrivs:\s+1\nSeccomp:\s+2\n", _status(line.pids[0]))
         ear, far = Party(call, tone(700, 0.5, call.rate_hz)), Party(theirs, tone(440, 0.5, theirs.rate_hz))
         for each in (ear, far):
             await until(lambda each=each: len(each.frames) > 20)  # type: ignore[misc]
@@ -86,6 +89,14 @@ async def test_one_call_each_way(line: Line) -> None:
         await theirs.hang_up()
         assert await call.ended() is await theirs.ended() is HangupCause.NORMAL
         assert call.ended_by == "remote"
+
+
+async def test_calls_go_on_after_a_process_has_had_its_four(line: Line) -> None:
+    for place in range(9):
+        call, _ = await (line.called() if place % 3 == 2 else line.call())
+        await call.hang_up()
+        assert await call.ended() is HangupCause.NORMAL
+    assert line.ours.processes.crashes == 0
 
 
 async def test_a_process_that_is_killed_ends_its_calls_and_no_other(
@@ -147,3 +158,7 @@ async def test_no_process_outlives_the_endpoint() -> None:
     for pid in left:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def _status(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text()
