@@ -21,11 +21,14 @@ import click
 import numpy as np
 
 from pipeline.session.agent_turns import AgentTurns
+from tests.support.http.chat import FakeChat
 from tests.support.http.realtime_call import GREETING, OPENED, Answers, Scene, scene
+from tests.support.http.realtime_server import Break
 
 RESULT: Final = Path(__file__).parent / "results" / "realtime.json"
 THINKS_S: Final = 0.8
 AUDIBLE: Final = 300
+KILLS: Final = 5
 
 
 @contextmanager
@@ -60,7 +63,7 @@ def _answers(there: Scene, before: int) -> bool:
 
 def first_after(moment: float, heard: list[tuple[float, Any]]) -> float:
     """When the first packet with sound after `moment` arrived."""
-    return next(at for at, frame in heard if at > moment and np.abs(frame.astype(int)).max() > AUDIBLE)
+    return next(at for at, frame in heard if at > moment and int(np.abs(frame.astype(int)).max()) > AUDIBLE)
 
 
 def figures(there: Scene, times: list[tuple[float, float]], late: list[float]) -> dict[str, Any]:
@@ -111,12 +114,26 @@ async def measure(count: int) -> dict[str, Any]:
     }
 
 
+async def taken_over() -> float:
+    """Milliseconds from the moment at which the service is killed, in answering, to the first sound of the
+    cascade, whose model and voice take no time."""
+    answers: Answers = {OPENED: GREETING, "where is my order": [Break()]}
+    with tempfile.TemporaryDirectory() as folder:
+        async with scene(Path(folder), answers, chat=FakeChat(["It is late."])) as there:
+            await turns(there, 1)
+            await there.hears(lambda: "It is late." in there.voice.said)
+            await there.quiet(1.0)
+            killed = float(there.talk.sound_at[1])
+            return round((first_after(killed, there.frames) - killed) * 1000, 1)
+
+
 @click.command()
 @click.option("--turns", "count", default=30, show_default=True)
 @click.option("--write/--no-write", default=True, help="Whether the result is kept.")
 def main(count: int, write: bool) -> None:
     """Measures what a realtime model's turns take beside the model."""
     result = asyncio.run(measure(count))
+    result["killed to the cascade's first sound, ms"] = [asyncio.run(taken_over()) for _ in range(KILLS)]
     click.echo(json.dumps(result, indent=2))
     if write:
         RESULT.write_text(json.dumps(result, indent=2) + "\n")

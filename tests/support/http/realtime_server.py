@@ -168,7 +168,7 @@ class Talk:
         self.socket = socket
         self.got: list[Any] = []
         self.got_at: list[tuple[float, float]] = []  # loop time, and CPU time of this process
-        self.sound_at: list[float] = []  # loop times at which the first sound of an answer was sent
+        self.sound_at: list[float] = []  # loop times of an answer's first sound, or of its end by `Break`
         self.errors: list[str] = []
         self.items: dict[str, Item] = {}
         self.audio: list[Pcm] = []
@@ -339,6 +339,7 @@ class Talk:
                 case Raw():
                     await self.socket.send_str(part.data)
                 case Break():
+                    self.sound_at.append(asyncio.get_running_loop().time())
                     assert self.socket._req is not None
                     assert self.socket._req.transport is not None
                     self.socket._req.transport.abort()
