@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -19,7 +20,7 @@ from pipeline.result import EndReason
 from pipeline.session.dead_air import SILENT_AGENT
 from pipeline.session.parts import SessionParts
 from pipeline.session.recognition import NO_WORDS, Recognition
-from pipeline.session.reply import Reply
+from pipeline.session.reply import Reply, until_certain
 from pipeline.session.synthesis import Synthesis
 from pipeline.session.turn_log import TurnLog
 from pipeline.settings import SessionSettings
@@ -137,7 +138,7 @@ class AgentTurns:
         certain = self._loop.create_future() if action.presumed else None
         self.reply = reply = Reply(action.turn, event, self, self._voice, certain=certain)
         if isinstance(event, UserSaid) and certain is not None:
-            reply.event = replace(event, settled=reply.settled)
+            reply.event = replace(event, settled=partial(until_certain, certain))
         reply.task = tasks.create_task(self._answer(reply))
 
     def _keyed(self, event: UserSaid, continues: bool) -> str:

@@ -59,6 +59,12 @@ class Stage(Protocol):
         """Ends or transfers the call when the words so far have been heard."""
 
 
+async def until_certain(certain: asyncio.Future[None]) -> None:
+    """Waits until a turn is over for certain. An event has this in place of a method of its `Reply`, which
+    has the event."""
+    await asyncio.shield(certain)
+
+
 class Reply:
     """The reply to one event. `run` returns when every act has been carried out and every word is in the
     playout, before the caller has heard them. Cancelling `run` closes the agent's iterator and stops the
@@ -106,7 +112,7 @@ class Reply:
     async def settled(self) -> None:
         """Waits until the turn that is answered is over for certain."""
         if self._certain is not None:
-            await asyncio.shield(self._certain)
+            await until_certain(self._certain)
 
     def confirm_turn(self) -> None:
         """Marks the presumed turn as over: `settled` returns, and acts other than words are carried out."""

@@ -33,7 +33,7 @@ from pipeline.agents.llm.digits import Wanted, read_answer, shown
 from pipeline.agents.llm.extraction import extract, summarise
 from pipeline.agents.llm.history import History, Message, Round, Segment
 from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
-from pipeline.agents.llm.realtime.talk import HeardTurn, RealtimeTalk
+from pipeline.agents.llm.realtime.talk import HeardCall, HeardTurn, RealtimeTalk
 from pipeline.agents.llm.tools.http import metadata_values
 from pipeline.agents.llm.tools.tool import Budget
 from pipeline.speech import SpeechToText
@@ -84,9 +84,7 @@ class LlmConversation:
         self._before = _Asked()  # what was asked of the caller before their last words
         self._opening = opening_messages(spec.prompt, context)
         if spec.realtime is not None:
-            self._state.realtime = RealtimeTalk(
-                spec.realtime, self._opening, self._offers, is_private=lambda: self._state.wanted is not None
-            )
+            self._state.realtime = RealtimeTalk(spec.realtime, self._opening)
         if said:
             self._was_said(said, said)
 
@@ -116,10 +114,10 @@ class LlmConversation:
         state = self._state
         if state.realtime is None:
             return stt
-        return state.realtime.ears(stt, rate_hz=rate_hz, call_id=state.call_id, history=state.history)
-
-    def _offers(self) -> list[Message]:
-        return tool_offers(self._spec.builtins, self._spec.tools())
+        call = HeardCall(state.call_id, tool_offers(self._spec.builtins, self._spec.tools()))
+        return state.realtime.ears(
+            stt, call, rate_hz=rate_hz, history=state.history, is_private=lambda: state.wanted is not None
+        )
 
     def report(self) -> AgentReport:
         """Returns the disposition and the noted facts and numbers, masked where configured."""
@@ -177,7 +175,9 @@ class LlmConversation:
         settled = event.settled if isinstance(event, UserSaid) else None
         exchange = state.history.begin(told)
         if state.realtime is not None:
-            state.realtime.takes_turn(state.history, exchange, _heard(event, hidden=was_wanted))
+            state.realtime.takes_turn(
+                state.history, exchange, _heard(event, hidden=was_wanted or state.wanted is not None)
+            )
         return Turn(exchange, say, granted, settled)
 
     def _read(self, wanted: Wanted, event: UserSaid | UserKeyed, told: str) -> tuple[str, str]:

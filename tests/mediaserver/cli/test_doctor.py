@@ -266,3 +266,11 @@ def test_the_unit_of_systemd_allows_what_the_media_threads_ask_for() -> None:
     unit = (ROOT / "config" / "systemd" / "mediaserver.service").read_text()
     limits = dict(line.split("=", 1) for line in unit.splitlines() if line.startswith("Limit"))
     assert int(limits["LimitRTPRIO"]) >= REAL_TIME
+
+
+async def test_a_realtime_service_that_gives_no_session_is_told(tmp_path: Path) -> None:
+    more = f'{MODEL_AGENT}[agent.realtime]\nurl = "ws://127.0.0.1:9/v1/realtime"\n'
+    with fake_models():
+        findings = await engine_findings(load(write_site(tmp_path, more=more).path))
+    (told,) = [each for each in named(findings, "agent Modelled") if "ws://127.0.0.1:9" in each.text]
+    assert (told.ok, told.text.partition(":")[0]) == (False, "realtime ws")

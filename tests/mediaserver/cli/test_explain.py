@@ -12,7 +12,7 @@ import pytest
 from mediaserver.cli.explained import explained
 from mediaserver.settings import load
 from tests.support.command_line import mediaserver
-from tests.support.node.node import REAL_ENGINES, Site, write_site
+from tests.support.node.node import MODEL_AGENT, MODELLED, REAL_ENGINES, Site, write_site
 from tests.support.paths import ROOT
 
 DEMO = ROOT / "config" / "demo.toml"
@@ -195,3 +195,15 @@ def test_what_the_file_does_not_have(demo: Path, arguments: tuple[str, ...], rea
     done = explain(demo, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{demo}: {reason}")
+
+
+async def test_a_model_that_hears_and_speaks_is_shown_before_what_stands_behind_it(tmp_path: Path) -> None:
+    realtime = '[agent.realtime]\nurl = "wss://models.example/v1/realtime"\nmodel = "speaks"\n'
+    settings = load(write_site(tmp_path, engines=REAL_ENGINES, more=MODEL_AGENT + realtime).path)
+    agent = settings.agent(MODELLED)
+    assert agent is not None
+    report = await explained(settings, agent, None)
+    assert "in place of all three, as long as it is there: speaks at models.example" in report.text()
+    known = figures(report.data())
+    assert known["one that speaks itself is waited for, at most"] == 1.5
+    assert known["sent in pieces of"] == 60

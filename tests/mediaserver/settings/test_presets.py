@@ -105,6 +105,7 @@ def test_what_stands_beside_a_preset_comes_before_it(tmp_path: Path) -> None:
         ),
         ('[agent.stt]\npreset = "groq"\napi_key = "env:NOT"', "agent[0].stt.api_key: the environment"),
         ('[agent.stt]\npreset = "groq"\napi_key = "k"\nother = 1', "agent[0].stt.other: unknown key"),
+        ('[agent.realtime]\nurl = "wss://a/v1"', "agent[0].realtime: stands beside [agent.llm]"),
         ('[agent.stt]\nengine = "openai"\nbase_url = "http://a/v1"\nheaders = { Host = "b" }', "headers"),
         (
             '[agent.tts]\nengine = "openai"\nbase_url = "http://a/v1"\nextra_body = { input = 1 }',

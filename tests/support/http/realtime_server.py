@@ -7,6 +7,7 @@ import asyncio
 import base64
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -166,8 +167,8 @@ class Talk:
         self.server = server
         self.socket = socket
         self.got: list[Any] = []
-        self.got_at: list[float] = []
-        self.sound_at: list[float] = []  # loop times at which the first sound of an answer was sent
+        self.got_at: list[tuple[float, float]] = []  # loop time, and CPU time of this process
+        self.sound_at: list[float] = []  # loop times of an answer's first sound, or of its end by `Break`
         self.errors: list[str] = []
         self.items: dict[str, Item] = {}
         self.audio: list[Pcm] = []
@@ -235,7 +236,7 @@ class Talk:
     async def take(self, message: Any) -> None:
         event = strict(_FROM_CLIENT, message)
         self.got.append(event)
-        self.got_at.append(asyncio.get_running_loop().time())
+        self.got_at.append((asyncio.get_running_loop().time(), time.process_time()))
         take = getattr(self, "on_" + event.type.replace(".", "_"))
         await take(event)
 
@@ -338,6 +339,7 @@ class Talk:
                 case Raw():
                     await self.socket.send_str(part.data)
                 case Break():
+                    self.sound_at.append(asyncio.get_running_loop().time())
                     assert self.socket._req is not None
                     assert self.socket._req.transport is not None
                     self.socket._req.transport.abort()

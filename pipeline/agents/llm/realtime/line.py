@@ -81,7 +81,9 @@ class RealtimeLine:
             self._guard.given_up(0.0)
             self.failure = EngineError("the call is over", retryable=False)
             self._end_answer(self.failure)
-        await self._socket.close()
+        socket = self._socket
+        del self._socket, self._latest  # which know this line: a call is freed at once
+        await socket.close()
 
     # What the caller says -----------------------------------------------------------------------------------
 
@@ -147,6 +149,8 @@ class RealtimeLine:
 
     def cut(self, item: SpokenItem, heard_ms: int) -> None:
         """Cuts an item to what was heard of it; what the model said after it was not heard."""
+        if self.failure is not None:
+            return
         self.stop()
         said = self._latest.offered if self._latest is not None else []
         for unheard in said[said.index(item) + 1 :] if item in said else ():

@@ -40,6 +40,14 @@ class RealtimeService:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardCall:
+    """What a line is opened with: the call, and the tools `offers` as the chat API takes these."""
+
+    call_id: str
+    offers: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
 class HeardTurn:
     """What the caller did: `spoken`, so that the model may hear it; `keyed`: the keys with it, as the model
     is told these; `continues`: it goes on with the turn before."""
@@ -50,21 +58,11 @@ class HeardTurn:
 
 
 class RealtimeTalk:
-    """The model of one call. `opening`: the messages before the conversation, the system's first; `offers`:
-    the tools; `is_private`: whether the caller is saying what is not for the model."""
+    """The model of one call. `opening`: the messages before the conversation, the system's first."""
 
-    def __init__(
-        self,
-        service: RealtimeService,
-        opening: Sequence[Message],
-        offers: Callable[[], list[Message]],
-        *,
-        is_private: Callable[[], bool],
-    ) -> None:
+    def __init__(self, service: RealtimeService, opening: Sequence[Message]) -> None:
         self._service = service
         self._opening = opening
-        self._offers = offers
-        self._is_private = is_private
         self._line: RealtimeLine | None = None
         self._is_told = False  # of the failure
         self._tools: list[Message] = []
@@ -73,13 +71,22 @@ class RealtimeTalk:
         self._spoken = False  # the latest turn is there as audio
         self._text = ""  # the item with its text otherwise
 
-    def ears(self, stt: SpeechToText, *, rate_hz: int, call_id: str, history: History) -> SpeechToText:
-        """Opens the line, and gives the recogniser whose utterances the model hears too."""
+    def ears(
+        self,
+        stt: SpeechToText,
+        call: HeardCall,
+        *,
+        rate_hz: int,
+        history: History,
+        is_private: Callable[[], bool],
+    ) -> SpeechToText:
+        """Opens the line, and gives the recogniser whose utterances the model hears too, but for those during
+        which the caller says what is not for it (`is_private`)."""
         service = self._service
         line = self._line = RealtimeLine(
-            service.settings, service.endpoint, service.guard, call_id=call_id, rate_hz=rate_hz
+            service.settings, service.endpoint, service.guard, call_id=call.call_id, rate_hz=rate_hz
         )
-        self._tools = self._offers()
+        self._tools = list(call.offers)
         instructions = str(self._opening[0]["content"])
         session = messages.session(
             service.settings,
@@ -92,9 +99,9 @@ class RealtimeTalk:
             line.tell(messages.said("user", message["content"]))
         self._known.clear()
         self._answered.clear()
-        self._spoken, self._text = False, ""
+        self._spoken, self._text, self._is_told = False, "", False
         history.forget_told()
-        return RealtimeEars(stt, line, self._is_private)
+        return RealtimeEars(stt, line, is_private)
 
     @property
     def is_up(self) -> bool:

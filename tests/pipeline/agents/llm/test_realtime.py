@@ -1,0 +1,131 @@
+"""A model that hears and speaks by itself, over a socket on this machine, without a telephone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.agents.llm.agent import Llm
+from pipeline.agents.llm.realtime.line import RealtimeLine
+from pipeline.agents.llm.realtime.spoken import SpokenItem
+from pipeline.agents.llm.realtime.table import RealtimeSettings
+from pipeline.agents.llm.realtime.talk import check_session
+from pipeline.net.egress import EgressPolicy, egress_policy
+from pipeline.session.session import Session
+from pipeline.transcript import Role
+from tests.support.hostile.garbage import uncollected
+from tests.support.http.chat import FakeChat, context
+from tests.support.http.llm import agent
+from tests.support.http.realtime_server import Part, RealtimeServer, Talk, realtime_server
+from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, voice
+
+
+@pytest.fixture(autouse=True)
+def this_machine() -> Iterator[None]:
+    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
+        yield
+
+
+def spoken(talk: Talk) -> Sequence[Part]:
+    return ["good day"] if talk.last.startswith("[") else ["very well"]
+
+
+async def held(service: RealtimeServer, leg: FakeLeg, stt: FakeStt, *, for_s: float, **realtime: Any) -> Any:
+    """A conversation of so many seconds."""
+    llm = agent(FakeChat(), realtime={"url": service.url, **realtime})
+    conversation = llm.join(context())
+    leg.ends(for_s)
+    session = Session(leg=leg, agent=conversation, stt=stt, tts=FakeTts(), hearing=conversation)
+    result = await session.run()
+    await llm.close()
+    return result
+
+
+async def test_a_wideband_line_is_heard_and_spoken_to_at_24_khz() -> None:
+    async with realtime_server(spoken) as service:
+        leg = FakeLeg(rate_hz=16000)
+        leg.says(1.5, voice(1.0, rate_hz=16000))
+        result = await held(service, leg, FakeStt("where is my order"), for_s=5.0)
+    (talk,) = service.talks
+    assert talk.session.audio.input.format.type == "audio/pcm"
+    assert talk.session.audio.input.format.rate == 24000
+    assert 24000 < talk.audio[0].size < 24000 * 1.7
+    assert np.abs(talk.audio[0].astype(int)).max() > 3000
+    said = [entry.text for entry in result.transcript if entry.role is Role.AGENT]
+    assert said == ["good day", "very well"]
+    sound = leg.heard[np.abs(leg.heard.astype(int)) > 300].size / 16000
+    assert 1.4 < sound < 1.7, "four words of 400 ms"
+    assert (service.errors, result.faults) == ([], ())
+
+
+async def test_a_sound_without_words_is_not_taken_as_something_said() -> None:
+    async with realtime_server(spoken) as service:
+        leg = FakeLeg([(1.5, voice(0.16))])
+        await held(service, leg, FakeStt(""), for_s=4.0)
+    (talk,) = service.talks
+    assert talk.audio == []
+    assert len(talk.of("response.create")) == 1
+
+
+@pytest.mark.parametrize(
+    ("statuses", "refuses", "reason"),
+    [([], "", ""), ([401], "", "401"), ([], "invalid_voice", "refused (invalid_voice)")],
+)
+async def test_a_session_is_asked_for(statuses: list[int], refuses: str, reason: str) -> None:
+    async with realtime_server(spoken) as service:
+        service.statuses, service.refuses = statuses, refuses
+        told = await check_session(RealtimeSettings(url=service.url))
+    assert (reason in told) if reason else (told == "")
+
+
+async def test_a_service_that_failed_three_times_is_left_alone_for_a_while() -> None:
+    async with realtime_server(spoken) as service:
+        service.statuses = [500] * 9
+        llm = agent(FakeChat(), realtime={"url": service.url})
+        for _ in range(4):
+            conversation = llm.join(context())
+            ears = conversation.ears(FakeStt(), rate_hz=8000)
+            await asyncio.sleep(0.1)
+            await ears.close()
+        await llm.close()
+    assert len(service.requests) == 3
+
+
+async def test_after_a_transfer_that_failed_the_service_gets_the_history_as_text() -> None:
+    async with realtime_server(spoken) as service:
+        llm = agent(FakeChat(), realtime={"url": service.url})
+        conversation = llm.join(context())
+        for _ in range(2):
+            leg = FakeLeg()
+            leg.ends(2.5)
+            session = Session(leg=leg, agent=conversation, stt=FakeStt(), tts=FakeTts(), hearing=conversation)
+            await session.run()
+        await llm.close()
+    first, second = service.talks
+    assert first.told()[-1] == "assistant: good day"
+    assert second.told()[: len(first.told())] == first.told()
+
+
+async def test_a_call_is_freed_without_a_collector() -> None:
+    async with realtime_server(spoken) as service:
+        llm = agent(FakeChat(), realtime={"url": service.url})
+        with uncollected():
+            await one_call(llm)
+            await asyncio.sleep(0.1)
+            left = [each for each in gc.get_objects() if isinstance(each, RealtimeLine | SpokenItem)]
+        await llm.close()
+    assert left == []
+
+
+async def one_call(llm: Llm) -> None:
+    leg = FakeLeg([(1.5, voice(1.0))])
+    leg.ends(4.0)
+    conversation = llm.join(context())
+    stt = FakeStt("where is my order")
+    result = await Session(leg=leg, agent=conversation, stt=stt, tts=FakeTts(), hearing=conversation).run()
+    assert "very well" in [entry.text for entry in result.transcript]
