@@ -87,7 +87,7 @@ def voice_to_voice_ms(turns: Sequence[TurnRecord]) -> list[float]:
 def turn_data(turn: TurnRecord) -> Json:
     """Returns a turn as the API and `turn.completed` have it."""
     told = camel_case(turn)
-    del told["fillers"]
+    del told["fillers"], told["heardMs"]
     return recordable({"turn": told.pop("number")} | told)
 
 

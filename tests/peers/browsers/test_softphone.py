@@ -19,6 +19,7 @@ from tests.support.node.node import (
     Site,
     asking_agent,
     bearer,
+    only_report,
     running,
     until_final,
 )
@@ -58,10 +59,6 @@ async def registered(page: Page, client: Any) -> None:
 async def happened(page: Page, name: str) -> dict[str, Any]:
     told: dict[str, Any] = await page.until(f"events.find(each => each.event === {name!r})", timeout_s=30)
     return told
-
-
-async def only_report(client: Any) -> dict[str, Any]:
-    return await only_report(client)
 
 
 async def test_jssip_calls_an_agent_and_both_are_heard(tmp_path: Path) -> None:
