@@ -164,9 +164,9 @@ class CallDetailRecord(SessionObserver):
         self._show(
             "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
         )
+        store, kept = self._services.store, replace(outcome, sip=self.sip)
+        self.note("finish", lambda: store.finish(self.claim, kept), done=self.settle)
         self._trace(outcome, direction, ended_at_ms)
-        store, outcome = self._services.store, replace(outcome, sip=self.sip)
-        self.note("finish", lambda: store.finish(self.claim, outcome), done=self.settle)
 
     def _trace(self, outcome: Outcome, direction: str, ended_at_ms: int) -> None:
         if self._services.tracer is None:
@@ -225,10 +225,13 @@ class CallDetailRecord(SessionObserver):
             self._tools.append(use)
 
     def _tool_data(self, use: ToolUse) -> dict[str, Any]:
+        arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
+        if self.redactor is not None:  # before the cut: half a number is not found
+            arguments, result = self.redactor.arguments(arguments), self.redactor.value(result)
         return {
             "tool": use.name,
-            "arguments": recordable(dict(use.arguments)),
-            "result": clean_text(use.result[:MAX_TOOL_RESULT]),
+            "arguments": arguments,
+            "result": result[:MAX_TOOL_RESULT],
             "failed": use.failed,
             "startMs": round((use.began - self._began) * 1000),
             "durationMs": round((use.ended - use.began) * 1000),

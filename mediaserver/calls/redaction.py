@@ -36,6 +36,8 @@ _EMAIL: Final = re.compile(
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[\w+-]+(?: (?:dot|dash|underscore) [\w+-]+)* at [\w-]+(?: dot [\w-]+)+",
     re.IGNORECASE,
 )
+_ESCAPE: Final = re.compile(r"\\+(?:[bfnrt]|u[0-9a-fA-F]{4})")
+"""A character that JSON spells with a backslash: its letter belongs to no number behind it."""
 _IBAN: Final = re.compile(r"\b[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{1,4}){3,8}\b")
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _ID_TEXT: Final = re.compile(r"\b(?=[A-Za-z.-]*\d)[A-Za-z0-9](?:[.-]?[A-Za-z0-9]){7,19}\b")
@@ -114,10 +116,22 @@ class Redactor:
             return [self.value(inner, known) for inner in value]
         if not isinstance(value, str):
             return value
-        text = self.text(value)
+        text = _marked(value, self._found(_ESCAPE.sub(lambda escape: " " * len(escape[0]), value)))
         for words, kind in known.items():
             text = re.sub(rf"\b{re.escape(words)}\b", f"[{kind}]", text, flags=re.IGNORECASE)
         return text
+
+    def arguments(self, value: Any) -> Any:
+        """Returns a JSON value as `value` does, with marks also in place of numbers that are something found:
+        a tool may take a card's digits as an integer."""
+        if isinstance(value, dict):
+            return {name: self.arguments(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.arguments(inner) for inner in value]
+        if isinstance(value, bool) or not isinstance(value, int):
+            return self.value(value)
+        marked = self.text(str(value))
+        return value if marked == str(value) else marked
 
     def known_of(self, entries: Sequence[TranscriptEntry]) -> Mapping[str, str]:
         """Returns what is found in the lines of a transcript, in plain words, with its kind."""

@@ -65,10 +65,13 @@ class OtlpTracer:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(SERVICE)
         self._thread = ThreadPoolExecutor(1, "spans")
+        self._closed = False
 
     def add(self, call: TracedCall) -> None:
-        """Queues the spans of `call`; returns at once: a long call has hundreds, 30 microseconds each."""
-        self._thread.submit(self._add_all, call)
+        """Queues the spans of `call`; returns at once: a long call has hundreds, 30 microseconds each.
+        Drops the spans of a call that ends after `close`."""
+        if not self._closed:
+            self._thread.submit(self._add_all, call)
 
     def _add_all(self, call: TracedCall) -> None:
         self._ids.trace_id = trace_id_of(call.claim.call_id)
@@ -95,6 +98,7 @@ class OtlpTracer:
 
     async def close(self) -> None:
         """Sends what is queued, for some seconds at most."""
+        self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         await asyncio.to_thread(self._provider.force_flush, _CLOSING_MS)
         await asyncio.to_thread(self._provider.shutdown)

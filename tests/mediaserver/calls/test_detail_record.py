@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mediaserver.calls.detail_record import CallDetailRecord
+from mediaserver.calls.detail_record import MAX_TOOL_RESULT, CallDetailRecord
 from mediaserver.calls.journal import Journal
+from mediaserver.calls.redaction import Redactor
 from mediaserver.calls.services import CallServices
 from mediaserver.queue.records import CallStatus
 from mediaserver.store.store import Store
 from mediaserver.telemetry.metrics import Metrics
-from pipeline.agent import AgentReport
+from pipeline.agent import AgentReport, ToolUse
 from pipeline.media.recording import RecordingWriter
 from pipeline.result import EndReason, EngineFault, SessionResult, Silence
 from pipeline.transcript import Role, TranscriptEntry
@@ -81,6 +84,31 @@ async def test_a_call_without_a_result_failed_with_what_was_said_so_far(services
     assert (outcome.status, outcome.cause, outcome.ended_by) == (CallStatus.FAILED, "server_error", "local")
     assert (outcome.error, [line["text"] for line in outcome.transcript]) == ("ValueError: no", ["Hello."])
     assert outcome.ended_at_ms == 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"card": 4111111111111111}, "ok"),
+        ({"cards": [{"number": "4111111111111111"}]}, "ok"),
+        ({}, json.dumps({"result": "Card:\n4111111111111111"})),
+        ({}, json.dumps({"result": json.dumps({"card": "of him:\t4111111111111111"})})),
+        ({}, "x" * (MAX_TOOL_RESULT - 9) + " 4111111111111111"),
+    ],
+    ids=["an integer", "nested", "behind a line's end", "in JSON in JSON", "across the cut"],
+)
+async def test_no_digits_of_a_card_are_kept_of_a_tools_use(
+    services: CallServices, arguments: dict[str, Any], answer: str
+) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.redactor = Redactor(["card"])
+    cdr.tool_used(
+        ToolUse(id="1", name="pay", arguments=arguments, result=answer, failed=False, began=0.0, ended=0.1)
+    )
+    outcome = cdr.answered(result(EndReason.AGENT), cause="normal", ended_by="local")
+    [use] = outcome.analysis["toolCalls"]
+    assert "4111" not in str(use)
+    assert "[" in str(use["arguments"]) + use["result"]
 
 
 async def test_faults_silences_recording_and_transfer_come_into_the_outcome(services: CallServices) -> None:
