@@ -61,6 +61,7 @@ def test_the_path_of_a_frame_in_order_with_its_rates(demo: Path) -> None:
     report = json.loads(done.stdout)
     assert report["engines"] == {
         "agent": "script",
+        "realtime": None,
         "stt": ["faster-whisper", "pocketsphinx"],
         "tts": ["espeak-ng"],
     }
