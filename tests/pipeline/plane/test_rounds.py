@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from pipeline.plane.drive.rounds import GROUPS, PERIOD_S, Rounds
@@ -16,11 +17,18 @@ class Loop(VirtualClock):
         return super().call_at(when, lambda: callback(*args))
 
 
+def counting(kept: dict[int, int], number: int) -> Callable[[float], None]:
+    def keep_house(now: float) -> None:
+        kept[number] += 1
+
+    return keep_house
+
+
 def test_each_stream_keeps_house_in_each_round() -> None:
     loop, kept = Loop(), dict.fromkeys(range(2 * GROUPS), 0)
     rounds = Rounds(cast(Any, loop))
     for number in kept:
-        rounds.join(number, lambda now, number=number: kept.update({number: kept[number] + 1}))
+        rounds.join(number, counting(kept, number))
     loop.advance(8 * PERIOD_S)
     assert set(kept.values()) <= {7, 8, 9}
 
@@ -30,13 +38,13 @@ def test_a_stream_that_another_one_ends_in_its_turn_keeps_house_no_more() -> Non
     loop, kept = Loop(), list[int]()
     rounds = Rounds(cast(Any, loop))
 
-    def ends_all(number: int) -> None:
+    def ends_all(number: int, now: float) -> None:
         kept.append(number)
         for each in (0, GROUPS):
             rounds.leave(each)
 
     for number in (0, GROUPS):
-        rounds.join(number, lambda now, number=number: ends_all(number))
+        rounds.join(number, partial(ends_all, number))
     loop.advance(2 * PERIOD_S)
     assert kept == [0]
     assert not loop.armed
@@ -47,7 +55,7 @@ def test_a_loop_that_is_ever_late_leaves_no_stream_out() -> None:
     loop, kept = Loop(), dict.fromkeys(range(GROUPS), 0)
     rounds = Rounds(cast(Any, loop))
     for number in kept:
-        rounds.join(number, lambda now, number=number: kept.update({number: kept[number] + 1}))
+        rounds.join(number, counting(kept, number))
     for _ in range(20):
         loop.stall(PERIOD_S - 0.01)
         loop.advance(0.01)

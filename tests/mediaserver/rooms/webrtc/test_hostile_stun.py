@@ -47,7 +47,7 @@ def response_cut_short(path: Path) -> bytes:
 def request_without_priority(path: Path) -> bytes:
     """An authentic request without the attribute that each check must have (RFC 8445 7.1.1)."""
     connection = path.connection
-    connection._remote_username, connection._early_checks_done = "far", True
+    connection.remote_username, connection._early_checks_done = "far", True
     message = stun.Message(stun.Method.BINDING, stun.Class.REQUEST)
     message.attributes["USERNAME"] = f"{connection.local_username}:far"
     message.add_message_integrity(connection.local_password.encode())
