@@ -21,6 +21,7 @@ import errno
 import ipaddress
 import secrets
 import socket
+import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -48,6 +49,9 @@ _BUFFER_BYTES: Final = 4 << 20
 _CONNECTS_S: Final = 1.0  # a handshake, from an offer, an answer or a candidate on
 _USERNAME: Final = 0x0006
 _HEADER: Final = 20
+_MALFORMED: Final = (ValueError, KeyError, struct.error)
+"""What aioice raises for a STUN attribute that is wrong, missing, or cut short."""
+
 
 ReportSink = Callable[[bytes, float], None]
 Target: TypeAlias = tuple[socket.socket, bytes]
@@ -373,10 +377,13 @@ class MediaPort:
                 self._reached(path, own, address)
         else:
             lane = self._asked.get(data[8:20])
+        try:
+            if lane is not None:
+                lane.protocol.datagram_received(data, address)
+        except _MALFORMED:
+            lane = None
         if lane is None:
             self._strays += 1
-        else:
-            lane.protocol.datagram_received(data, address)
 
     def _verified(self, data: bytes) -> Path | None:
         """Returns the path of a STUN request whose integrity proves that the sender knows the path's
@@ -387,7 +394,7 @@ class MediaPort:
         try:
             message = stun.parse_message(data)
             genuine = message.check_message_integrity(path.connection.local_password.encode())
-        except (ValueError, KeyError):
+        except _MALFORMED:
             return None
         return path if genuine else None
 

@@ -42,13 +42,19 @@ class Rounds:
             self._timer.cancel()
             self._timer = None
 
-    def _set_timer(self, now: float) -> None:
+    def _set_timer(self, now: float) -> int:
         step = math.floor(now / _STEP_S + _SLACK) + 1
-        self._timer = self._loop.call_at(step * _STEP_S, self._step, step % GROUPS)
+        self._timer = self._loop.call_at(step * _STEP_S, self._step, step)
+        return step
 
-    def _step(self, group: int) -> None:
+    def _step(self, step: int) -> None:
+        """Takes the group of `step`, and of a late loop the groups of the steps since then too."""
         now = self._loop.time()
-        self._set_timer(now)
-        for number, keep_house in tuple(self._groups[group].items()):
-            with boundary(log, "housekeeping of a media stream broke", stream=number):
-                keep_house(now)
+        for each in range(step, min(self._set_timer(now), step + GROUPS)):
+            self._keep_house(self._groups[each % GROUPS], now)
+
+    def _keep_house(self, group: dict[int, Callable[[float], None]], now: float) -> None:
+        for number, keep_house in tuple(group.items()):
+            if group.get(number) is keep_house:  # no other stream of the group has ended this one
+                with boundary(log, "housekeeping of a media stream broke", stream=number):
+                    keep_house(now)

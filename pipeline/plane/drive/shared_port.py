@@ -29,7 +29,7 @@ class SharedPort:
     def __init__(self, port: Any, drive: Drive, loop: asyncio.AbstractEventLoop, aside: Aside) -> None:
         self._port, self._drive, self._loop, self._aside = port, drive, loop, aside
         self._at = address_of(port)
-        self._reads = False
+        self._reads = self._closed = False
 
     @property
     def strays(self) -> int:
@@ -48,11 +48,13 @@ class SharedPort:
             forget_at(self._at, np.frombuffer(address, np.uint8).copy())
 
     def close(self) -> None:
-        """The port's socket is not touched any more. Idempotent."""
+        """The port's socket is not touched any more. Idempotent: the record may be another port's by then."""
+        if self._closed:
+            return
+        self._closed = True
         with atomic.held(self._port["owner"]):
-            if self._port["open"]:
-                self._port["open"] = 0
-                self._drive.forget_port(int(self._port["number"]))
+            self._port["open"] = 0
+            self._drive.forget_port(int(self._port["number"]))
 
     def read(self) -> None:
         """Hands on what was put aside: the rest in the next turn of the loop, where there is much."""
@@ -63,7 +65,7 @@ class SharedPort:
         port, self._reads = self._port, False
         for _ in range(BURST):
             tail = int(port["tail"])
-            if not port["open"] or tail == port["head"]:
+            if self._closed or tail == port["head"]:
                 return
             slot = tail % ASIDES
             size, length, arrived_ns = port["aside"][slot].item()

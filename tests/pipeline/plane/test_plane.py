@@ -18,6 +18,7 @@ from pipeline.plane.address import sockaddr, unpacked
 from pipeline.plane.atomic import AT_WORK, FREE
 from pipeline.plane.drive.plane import Plane, PlaneFull
 from pipeline.plane.drive.run import run as goes_on
+from pipeline.plane.drive.shared_port import BURST
 from pipeline.plane.rows import EVENTS, Field, Happened, Kind
 from pipeline.plane.setup import (
     PayloadFormat,
@@ -322,3 +323,26 @@ print("done")
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("on_thread", [True, False])
+async def test_a_shared_port_that_was_closed_takes_nothing_from_the_next_one_in_its_place(
+    on_thread: bool,
+) -> None:
+    """Though it was in the middle of what had come on it, and is closed again."""
+    plane = Plane(asyncio.get_running_loop(), capacity=1, on_thread=on_thread)
+    old, new = list[bytes](), list[bytes]()
+    with bound() as first, bound() as second, bound() as far:
+        port = plane.open_port(first, lambda data, sender, now: old.append(data))
+        for _ in range(BURST + 10):
+            far.sendto(b"\x00\x01old", first.getsockname())
+        await until(lambda: len(old) >= BURST)
+        port.close()
+        following = plane.open_port(second, lambda data, sender, now: new.append(data))
+        port.close()
+        for _ in range(3):
+            far.sendto(b"\x00\x01new", second.getsockname())
+        await until(lambda: len(new) == 3)
+        assert b"\x00\x01new" not in old
+        following.close()
+    plane.close()
