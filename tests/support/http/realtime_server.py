@@ -83,7 +83,7 @@ def _check(value: Any, where: str) -> None:
 class RealtimeServer:
     """`script`: what it answers. `pace`: seconds that a word takes to be
     made; `statuses`: what the next handshakes are refused with; `refuses`: the code with which sessions are;
-    `mute`: it answers nothing."""
+    `mute`: it answers nothing; `opening_s`, `thinking_s`: until it confirms a session, and speaks."""
 
     script: Script
     url: str = ""
@@ -91,6 +91,8 @@ class RealtimeServer:
     statuses: list[int] = field(default_factory=list)
     refuses: str = ""
     mute: bool = False
+    opening_s: float = 0.0
+    thinking_s: float = 0.0
     talks: list[Talk] = field(default_factory=list)
     requests: list[web.Request] = field(default_factory=list)
     levels: dict[str, int] = field(default_factory=dict)
@@ -245,6 +247,7 @@ class Talk:
             await self.error(self.server.refuses, event)
             return
         self.session = event.session
+        await asyncio.sleep(self.server.opening_s)
         await self.tell("session.updated", session=event.session.model_dump(mode="json", exclude_unset=True))
 
     async def on_input_audio_buffer_append(self, event: Any) -> None:
@@ -330,6 +333,7 @@ class Talk:
 
     async def answer(self, parts: Sequence[Part], asked: Any) -> None:
         """Makes an answer of `parts`."""
+        await asyncio.sleep(self.server.thinking_s)
         response = {"id": self._answer_id, "status": "in_progress", "metadata": asked.metadata}
         await self.tell("response.created", response=response)
         for index, part in enumerate(parts):

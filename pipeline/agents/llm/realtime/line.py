@@ -31,6 +31,7 @@ FREE_S: Final = 1.0
 
 CHUNK_MS: Final = 60
 _LONGEST_S: Final = 60
+_RECENT: Final = 30  # answers, more than a turn has rounds
 
 
 class LineLost(EngineError):
@@ -62,7 +63,7 @@ class RealtimeLine:
         self._audio = bytearray()  # of the caller, not sent yet
         self._sent = 0  # octets of the caller's since the last commit
         self._response: Response | None = None  # the answer under way
-        self._latest: Response | None = None
+        self._recent: deque[Response] = deque(maxlen=_RECENT)
         self._free = asyncio.Event()
         self._free.set()
         self._numbers = 0
@@ -82,7 +83,7 @@ class RealtimeLine:
             self.failure = EngineError("the call is over", retryable=False)
             self._end_answer(self.failure)
         socket = self._socket
-        del self._socket, self._latest  # which know this line: a call is freed at once
+        del self._socket, self._recent  # which know this line: a call is freed at once
         await socket.close()
 
     # What the caller says -----------------------------------------------------------------------------------
@@ -131,7 +132,8 @@ class RealtimeLine:
         the iterator stops the answer. Raises `LineLost`."""
         await self._until_free()
         self._numbers += 1
-        response = self._response = self._latest = Response(self, f"turn_{self._numbers}", self._loop.time())
+        response = self._response = Response(self, f"turn_{self._numbers}", self._loop.time())
+        self._recent.append(response)
         self._free.clear()
         self.tell(messages.create(response.number, more))
         try:
@@ -152,7 +154,7 @@ class RealtimeLine:
         if self.failure is not None:
             return
         self.stop()
-        said = self._latest.offered if self._latest is not None else []
+        said = [each for response in self._recent for each in response.offered]
         for unheard in said[said.index(item) + 1 :] if item in said else ():
             self.forget(unheard)
         if heard_ms > 0:
@@ -161,8 +163,10 @@ class RealtimeLine:
             self.forget(item)
 
     def forget(self, item: SpokenItem) -> None:
-        """Takes back an item that nobody heard."""
-        self.tell(messages.delete(item.item_id))
+        """Takes back an item that nobody heard, once."""
+        if not item.forgotten:
+            item.forgotten = True
+            self.tell(messages.delete(item.item_id))
 
     def lose(self, failure: EngineError) -> None:
         """Ends the line for `failure`."""
@@ -238,6 +242,8 @@ class RealtimeLine:
             self._complain(message)
         elif response is None:
             return
+        elif kind == "session.updated":
+            response.came_at = now  # the answer's time begins when the session is there
         elif kind == "response.created":
             response.created(message, now)
         elif kind == "response.done" and text_at(message, "response.id") == response.id:

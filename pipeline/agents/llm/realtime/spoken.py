@@ -43,7 +43,7 @@ class SpokenItem:
         self.item_id = item_id
         self.content_index = content_index
         self.rate_hz = NARROW_HZ if line.narrow else WIDE_HZ
-        self.broke_off = False
+        self.broke_off = self.forgotten = False
         self._odd = b""
         self._samples = 0
         self._text = ""

@@ -12,11 +12,12 @@ from pipeline.net.socket_service import SocketSettings, SocketUrl
 
 
 class RealtimeSettings(Table):
-    """[agent.realtime]: a model behind the OpenAI Realtime protocol, which hears and speaks in place of the
-    recogniser, the model of [agent.llm] and the voice. These go on where it fails. `audio` "auto": µ-law on
-    telephone lines of 8 kHz, which is not converted on the way, else 24 kHz. `extra_body`: further
-    fields of the session. `timeout_s`: longest wait for the beginning of an answer; `stall_s`: for each
-    further part. The caller's words are written by the agent's own recogniser."""
+    """[agent.realtime]: a model behind the OpenAI Realtime protocol, which hears and speaks in place of
+    the recogniser, the model of [agent.llm] and the voice. These go on where it fails. `audio` "auto":
+    µ-law on telephone lines of 8 kHz, which is not converted on the way, else 24 kHz. `extra_body`:
+    further fields of the session. `timeout_s`: longest wait for the beginning of an answer (of the
+    first one: from the moment that the session is there); `stall_s`: for each further part. The
+    caller's words are written by the agent's own recogniser."""
 
     url: SocketUrl
     model: str = ""
@@ -26,8 +27,8 @@ class RealtimeSettings(Table):
     voice: str = ""
     audio: Literal["auto", "pcmu", "pcm"] = "auto"
     extra_body: ExtraBody = Field(default_factory=dict, max_length=50)
-    timeout_s: float = Field(default=1.5, ge=0.1, le=60)
-    stall_s: float = Field(default=1.5, ge=0.1, le=60)
+    timeout_s: float = Field(default=1.0, ge=0.1, le=60)
+    stall_s: float = Field(default=1.0, ge=0.1, le=60)
 
     def socket(self) -> SocketSettings:
         """The options of the socket. The session is configured by the first message, and ready when the

@@ -27,6 +27,7 @@ from pipeline.net.socket_service import address_of, at, filled_in, fits, name_of
 from pipeline.net.web_socket import SocketEndpoint
 from pipeline.speech import SpeechToText
 
+LATE: Final = "[The tool {name} has answered since then: {result}]"
 NOT_DONE: Final = '{"error": "not done: the caller went on speaking"}'
 
 
@@ -68,6 +69,7 @@ class RealtimeTalk:
         self._tools: list[Message] = []
         self._known: set[str] = set()  # calls of tools that the service knows of
         self._answered: set[str] = set()
+        self._unfinished: set[str] = set()  # those that had no result when the service was told of them
         self._spoken = False  # the latest turn is there as audio
         self._text = ""  # the item with its text otherwise
 
@@ -99,6 +101,7 @@ class RealtimeTalk:
             line.tell(messages.said("user", message["content"]))
         self._known.clear()
         self._answered.clear()
+        self._unfinished.clear()
         self._spoken, self._text, self._is_told = False, "", False
         history.forget_told()
         return RealtimeEars(stt, line, is_private)
@@ -205,6 +208,12 @@ class RealtimeTalk:
             if call.id not in self._answered:
                 line.tell(messages.result(call.id, each.result(call.id)))
                 self._answered.add(call.id)
+                if call.id not in each.results:
+                    self._unfinished.add(call.id)
+            elif call.id in self._unfinished and call.id in each.results:
+                self._unfinished.remove(call.id)
+                late = LATE.format(name=call.name, result=each.results[call.id])
+                line.tell(messages.said("user", late))
         for segment in each.segments[each.told :]:
             line.tell(messages.said("assistant", segment.text))
         each.told = max(each.told, len(each.segments))

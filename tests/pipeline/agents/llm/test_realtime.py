@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from pipeline.agents.llm.agent import Llm
+from pipeline.agents.llm.history import History, Round, ToolCall
 from pipeline.agents.llm.realtime.line import RealtimeLine
 from pipeline.agents.llm.realtime.spoken import SpokenItem
 from pipeline.agents.llm.realtime.table import RealtimeSettings
-from pipeline.agents.llm.realtime.talk import check_session
+from pipeline.agents.llm.realtime.talk import RealtimeTalk, check_session
 from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.session.session import Session
 from pipeline.transcript import Role
 from tests.support.hostile.garbage import uncollected
 from tests.support.http.chat import FakeChat, context
-from tests.support.http.llm import agent
-from tests.support.http.realtime_server import Part, RealtimeServer, Talk, realtime_server
+from tests.support.http.llm import BOOK, FakeWeb, agent
+from tests.support.http.realtime_server import Call, Part, RealtimeServer, Talk, realtime_server
 from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, voice
 
 
@@ -129,3 +131,65 @@ async def one_call(llm: Llm) -> None:
     stt = FakeStt("where is my order")
     result = await Session(leg=leg, agent=conversation, stt=stt, tts=FakeTts(), hearing=conversation).run()
     assert "very well" in [entry.text for entry in result.transcript]
+
+
+def shopping(*answers: Part) -> Callable[[Talk], Sequence[Part]]:
+    """The model books a day when the caller has spoken first, and says "go on" later."""
+
+    def script(talk: Talk) -> Sequence[Part]:
+        if talk.last == "book":
+            return ["it is booked"]
+        spoke = sum(each.text.startswith("<audio") for each in talk.items.values())
+        if spoke == 0:
+            return ["good day"]
+        return answers if spoke == 1 else ["go on"]
+
+    return script
+
+
+async def interrupted(script: Any, web: FakeWeb, *, at_s: float) -> Any:
+    """A call in which the caller speaks again at `at_s`: service and result."""
+    async with realtime_server(script) as service:
+        llm = agent(FakeChat(), web, realtime={"url": service.url}, tool=[BOOK])
+        conversation = llm.join(context())
+        leg = FakeLeg([(1.5, voice(1.0)), (at_s, voice(1.0))])
+        leg.ends(at_s + 5.0)
+        stt = FakeStt("book a day please now")
+        session = Session(leg=leg, agent=conversation, stt=stt, tts=FakeTts(), hearing=conversation)
+        result = await session.run()
+        await llm.close()
+    return service, result
+
+
+async def test_what_follows_a_tool_and_was_not_heard_is_taken_back_at_the_service() -> None:
+    long = "alpha bravo charlie delta echo foxtrot golf hotel india juliet"
+    script = shopping(long, Call("book", {"day": "monday"}))
+    service, _ = await interrupted(script, FakeWeb(), at_s=4.2)
+    (talk,) = service.talks
+    assert talk.of("conversation.item.delete")
+    assert "assistant: it is booked" not in talk.told()
+    assert service.errors == []
+
+
+def test_the_service_is_told_what_a_tool_did_after_the_caller_spoke_over_it() -> None:
+    told: list[Any] = []
+    line: Any = SimpleNamespace(tell=told.append)
+    history = History(max_turns=9, max_tokens=999)
+    each = Round(calls=[ToolCall("call_1", "book", "{}")])
+    history.begin("book a day").rounds.append(each)
+    talk = RealtimeTalk(cast(Any, None), ())
+    talk._tell(line, history)
+    assert "not finished" in str(told[-1])
+    each.results["call_1"] = "ok"
+    for _ in range(2):
+        talk._tell(line, history)
+    assert sum("[The tool book has answered since then: ok]" in str(each) for each in told) == 1
+
+
+async def test_a_service_whose_session_takes_long_to_open_is_waited_for() -> None:
+    async with realtime_server(spoken) as service:
+        service.opening_s = service.thinking_s = 0.7
+        leg = FakeLeg()
+        result = await held(service, leg, FakeStt(), for_s=4.0)
+    assert result.faults == ()
+    assert [entry.text for entry in result.transcript] == ["good day"]
