@@ -274,6 +274,8 @@ class Dialling:
             self.targets.pass_over(sent)
             if self.rings and not self._cancelled:
                 self._usage.core.send_cancel(sent, FireAndForget(), now, str(Q850[cause]))
+        if self.targets.silent:
+            self._usage.definite = False  # the phone may ring at the server that was passed over
         self._usage.finish(cause, 500, "local", now)
 
     def ended(self, now: float) -> None:

@@ -66,7 +66,7 @@ class IncomingPjsipInvite(PjsipInvite):
             self.reject(503, now, cause=HangupCause.ENGINE_FAILED, retry_after_s=RETRY_AFTER_S)
             return False
         self._first = self._served.hand(self.transaction, offer, body)
-        usage.arm("engine", now + STARTS_S, lambda then: self._slot.kill())
+        usage.arm("engine", now + STARTS_S, self._not_taken)
         return True
 
     def ring(self, now: float, *, early_media: bool = False) -> None:
@@ -156,6 +156,15 @@ class IncomingPjsipInvite(PjsipInvite):
             self._refuse_without_pjsip(status if status >= 300 else 500, now)
         else:
             super().ended_at_pjsip(status, reason, now)
+
+    def _not_taken(self, now: float) -> None:
+        """Refuses an INVITE that PJSIP has passed over; ends a process that has not even started."""
+        if self._slot.works and self.usage.state is InviteState.INVITED:
+            self._slot.free()
+            self._why = HangupCause.ENGINE_FAILED
+            self._refuse_without_pjsip(500, now)
+        else:
+            self._slot.kill()
 
     def crashed(self, reason: str, now: float) -> None:
         """Ends the call, because its process is gone."""

@@ -35,6 +35,9 @@ ANSWERED_TO_PJSIP: Final = (
 )
 """The header fields that pass, beside those that every message is rebuilt with."""
 
+LONGEST: Final = 1500
+"""Characters of a header field that PJSIP gets; it drops messages above 4000 bytes."""
+
 _HERE: Final = "sip:pjsip@127.0.0.1"
 
 
@@ -58,6 +61,15 @@ def carry(fields: Iterable[str], from_: Headers, to: Headers) -> None:
             to.add(name, value)
 
 
+def carry_readable(fields: Iterable[str], from_: Headers, to: Headers) -> None:
+    """Copies header fields of the far end that PJSIP can read except those that are too long for it."""
+    for name in fields:
+        values = from_.get_all(name)
+        if sum(map(len, values)) <= LONGEST:
+            for value in values:
+                to.add(name, value)
+
+
 def request_to_pjsip(request: Request, names: Names, branch: str, *, described: bool) -> Request:
     """Returns a request of the far end as PJSIP gets it. `described`: with a session description."""
     headers = Headers([("Via", f"SIP/2.0/UDP {names.relay};branch={branch};rport"), ("Max-Forwards", "70")])
@@ -69,7 +81,7 @@ def request_to_pjsip(request: Request, names: Names, branch: str, *, described: 
         headers.add("Contact", _contact(request, names.relay))
     if request.method == "INVITE" and not names.tag:
         headers.add("Record-Route", f"<sip:{names.relay};lr>")
-    carry(ASKED_OF_PJSIP, request.headers, headers)
+    carry_readable(ASKED_OF_PJSIP, request.headers, headers)
     return _described(Request(request.method, Uri.parse(_HERE), headers), described)
 
 
@@ -79,7 +91,7 @@ def response_to_pjsip(asked: Request, response: Response, relay: str, *, describ
     if response.status < 300 and response.to.tag and asked.method in ("INVITE", "UPDATE"):
         answer.headers.add("Contact", _contact(response, relay))
         answer.headers.add("Record-Route", f"<sip:{relay};lr>")
-    carry(ANSWERED_TO_PJSIP, response.headers, answer.headers)
+    carry_readable(ANSWERED_TO_PJSIP, response.headers, answer.headers)
     return _described(answer, described)
 
 

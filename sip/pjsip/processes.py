@@ -86,6 +86,7 @@ class PjsipProcess:
         self.served = 0
         self.dead = False
         self.dismissed = False  # ends by the will of this side
+        self._killed = False
         self.version = ""
         self.pid: int | None = None
         self._loop, self._owner = loop, owner
@@ -141,14 +142,18 @@ class PjsipProcess:
             self.kill()
 
     def kill(self) -> None:
-        """Ends the process at once."""
+        """Ends the process at once, and once only: a second cancellation would keep `life` from telling the
+        calls."""
         self.dead = True
-        self._loop.call_soon(self.life.cancel)
+        if not self._killed:
+            self._killed = True
+            self._loop.call_soon(self.life.cancel)
 
     def end(self) -> None:
-        """Lets it end by itself: it does so without its channel."""
+        """Lets it end by itself, which it does without its channel; kills it where it does not."""
         self.dead = self.dismissed = True
         self._close_channel()
+        self._loop.call_later(LEAVE_S, self.kill)
 
     def check(self, now: float) -> None:
         """Kills a process that has been silent for too long."""
@@ -313,10 +318,7 @@ class Processes:
         for each in list(self._all):
             each.end()
         if lives:
-            _, late = await asyncio.wait(lives, timeout=LEAVE_S)
-            for life in late:
-                life.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await asyncio.wait(lives)  # `end` sets them a term
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> PjsipProcess:
         process = PjsipProcess(loop, self)

@@ -88,6 +88,11 @@ class Slot:
             self.process.free(self.key)
         self.process = None
 
+    @property
+    def works(self) -> bool:
+        """Whether the process has started, and has not been given up."""
+        return self.process is not None and bool(self.process.version) and not self.process.dead
+
     def kill(self) -> None:
         """Ends the process, which has not done what it was asked."""
         if self.process is not None:
