@@ -32,6 +32,7 @@ async def test_an_invite_that_pjsip_cannot_read_costs_no_other_call(line: Line, 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as raw:
         raw.bind(("127.0.0.1", 0))
         raw.setblocking(False)
+        assert line.ours.udp_address is not None
         await loop.sock_sendto(raw, _invite(line, raw.getsockname()[1], field), line.ours.udp_address)
         offered = await asyncio.wait_for(anext(line.ours.incoming()), 5)
         await offered.ring()
@@ -103,7 +104,7 @@ async def test_a_crash_after_a_silent_server_is_no_definite_end(line: Line) -> N
         assert process.pid is not None
         os.kill(process.pid, signal.SIGSTOP)  # it has no answer to the challenge
         await loop.sock_sendto(second, _challenge(request.decode()), source)
-        await until(lambda: call.invite.usage.definite)  # type: ignore[union-attr]
+        await until(lambda: call.invite.usage.definite)
         os.kill(process.pid, signal.SIGKILL)
         assert await call.ended() is HangupCause.ENGINE_FAILED
         assert not call.definite  # the phone may ring at the silent server

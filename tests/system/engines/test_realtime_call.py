@@ -202,5 +202,5 @@ async def test_a_call_without_the_service_is_led_by_the_cascade(how: str, tmp_pa
         record = await there.record()
     assert words(record, "agent") == ["Good day."]
     (fault,) = record["analysis"]["faults"]
-    wanted = {"wrong key": "401", "refused": "refused (invalid_value)", "silent": "nothing came for 1 s"}
+    wanted = {"wrong key": "401", "refused": "refused (invalid_value)", "silent": "nothing came for 1.5 s"}
     assert wanted[how] in fault["message"]

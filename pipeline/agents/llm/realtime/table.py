@@ -27,8 +27,8 @@ class RealtimeSettings(Table):
     voice: str = ""
     audio: Literal["auto", "pcmu", "pcm"] = "auto"
     extra_body: ExtraBody = Field(default_factory=dict, max_length=50)
-    timeout_s: float = Field(default=1.0, ge=0.1, le=60)
-    stall_s: float = Field(default=1.0, ge=0.1, le=60)
+    timeout_s: float = Field(default=1.5, ge=0.1, le=60)
+    stall_s: float = Field(default=1.5, ge=0.1, le=60)
 
     def socket(self) -> SocketSettings:
         """The options of the socket. The session is configured by the first message, and ready when the
