@@ -33,22 +33,20 @@ class IncomingPjsipInvite(PjsipInvite):
     def __init__(
         self, core: Core, settings: InviteSettings, transaction: ServerTransaction, *, processes: Processes
     ) -> None:
-        request, source = transaction.request, transaction.source
+        request = transaction.request
         dialog_set = DialogSetId(request.call_id, core.token())
-        usage = InviteUsage(core, settings, dialog_set, outgoing=False, peer=source.host)
+        usage = InviteUsage(core, settings, dialog_set, outgoing=False, peer=transaction.source.host)
         super().__init__(usage, processes)
         self.transaction = transaction
         usage.dialog = dialog = _dialog(usage, transaction)
         usage.meet(request)
-        self._arrived = False
         self._why: HangupCause | None = None  # refused by this side
-        self._retry_after_s = 0
+        self._arrived, self._retry_after_s = False, 0
         self._first: Served | None = None
         core.open_dialog(dialog, self)
 
     def describe(self, capabilities: Capabilities, now: float) -> bool:
-        """Reads the offer, then hands the INVITE to PJSIP. False: it cannot be answered, or no process takes
-        it, and the call has ended."""
+        """Reads the offer, then hands the INVITE to PJSIP. False: nobody takes it, and the call has ended."""
         usage, request = self.usage, self.transaction.request
         usage.arm("unanswered", now + DECIDE_S, partial(self.reject, 480))
         negotiation = usage.describe(capabilities)
@@ -152,8 +150,7 @@ class IncomingPjsipInvite(PjsipInvite):
         """Ends a call that PJSIP has ended without a word."""
         self._slot.process = None
         if self.usage.state is InviteState.INVITED:
-            self._why = self._why or HangupCause.ENGINE_FAILED
-            self._refuse_without_pjsip(status if status >= 300 else 500, now)
+            self._refuse_without_pjsip(status if status >= 300 else 500, now, self._why)
         else:
             super().ended_at_pjsip(status, reason, now)
 
@@ -161,7 +158,6 @@ class IncomingPjsipInvite(PjsipInvite):
         """Refuses an INVITE that PJSIP has passed over; ends a process that has not even started."""
         if self._slot.works and self.usage.state is InviteState.INVITED:
             self._slot.free()
-            self._why = HangupCause.ENGINE_FAILED
             self._refuse_without_pjsip(500, now)
         else:
             self._slot.kill()
@@ -170,15 +166,13 @@ class IncomingPjsipInvite(PjsipInvite):
         """Ends the call, because its process is gone."""
         super().crashed(reason, now)
         if self.usage.state is InviteState.INVITED:
-            self._why = HangupCause.ENGINE_FAILED
             self._refuse_without_pjsip(500, now)
 
-    def _refuse_without_pjsip(self, status: int, now: float) -> None:
-        tag = self.usage.dialog_set.local_tag
-        self.usage.core.reply(
-            self.transaction, status, now, headers=_explained(self._why, self._retry_after_s), to_tag=tag
-        )
-        self.usage.finish(self._why or HangupCause.ENGINE_FAILED, status, "local", now)
+    def _refuse_without_pjsip(self, status: int, now: float, why: HangupCause | None = None) -> None:
+        why = why or HangupCause.ENGINE_FAILED
+        tag, headers = self.usage.dialog_set.local_tag, _explained(why, self._retry_after_s)
+        self.usage.core.reply(self.transaction, status, now, headers=headers, to_tag=tag)
+        self.usage.finish(why, status, "local", now)
 
 
 def _dialog(usage: InviteUsage, transaction: ServerTransaction) -> Dialog:
