@@ -46,6 +46,7 @@ async def test_the_node_ends_with_a_killed_bench() -> None:
         assert os.getsid(child) == child  # the terminal's signals do not reach it
         parent.kill()
         assert await parent.stdout.read() == b""  # nobody has the pipe any more
+        await parent.wait()
 
 
 async def test_a_call_that_breaks_off_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

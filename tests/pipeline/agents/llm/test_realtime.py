@@ -126,7 +126,7 @@ async def test_a_call_is_freed_without_a_collector() -> None:
 
 async def one_call(llm: Llm) -> None:
     leg = FakeLeg([(1.5, voice(1.0))])
-    leg.ends(4.0)
+    leg.ends(6.0)
     conversation = llm.join(context())
     stt = FakeStt("where is my order")
     result = await Session(leg=leg, agent=conversation, stt=stt, tts=FakeTts(), hearing=conversation).run()
