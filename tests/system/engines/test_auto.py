@@ -59,6 +59,7 @@ def mediaserver(
     command: str, site: Site, *more: str, shadows: Path | None = None, memory_mb: int = 0
 ) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(shadows or ""), os.environ.get("PYTHONPATH"))))
+    whole = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
 
     def limited() -> None:
         if memory_mb:
@@ -71,7 +72,7 @@ def mediaserver(
         timeout=150,
         check=False,
         preexec_fn=limited,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**whole, "PYTHONPATH": path},  # threads take address space
         cwd=site.path.parent,
     )
 
