@@ -134,11 +134,21 @@ async def test_nobody_is_dialled_twice_and_nothing_is_lost(place: Place, tmp_pat
     await check_events_are_in_order(place.url)
 
 
-def is_writable(url: str) -> bool:
-    """Whether no process holds SQLite's lock: one that is stopped in a transaction would keep it from all."""
-    if not url.startswith("sqlite:///"):
-        return True
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.5)) as database:
+def stop(nodes: list[int], url: str) -> None:
+    """Stops processes while none of them holds SQLite's lock, which would keep it from all others."""
+    for _ in range(50):
+        for pid in nodes:
+            os.kill(pid, signal.SIGSTOP)
+        if not url.startswith("sqlite:///") or is_writable(url.removeprefix("sqlite:///")):
+            return
+        for pid in nodes:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.02)
+    raise AssertionError("the database is never free")
+
+
+def is_writable(path: str) -> bool:
+    with closing(sqlite3.connect(path, timeout=0.2)) as database:
         try:
             database.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
@@ -156,12 +166,7 @@ async def test_nodes_that_were_stopped_tell_what_became_of_their_calls(place: Pl
     def stops_two() -> bool:
         if len(chaos.dialled()) > WAITING:
             stopped.extend(chaos.living()[:2])
-            for pid in stopped:
-                os.kill(pid, signal.SIGSTOP)
-            if not is_writable(place.url):
-                for pid in stopped:
-                    os.kill(pid, signal.SIGCONT)
-                stopped.clear()
+            stop(stopped, place.url)
         return bool(stopped)
 
     async def go_on() -> None:
