@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.agent import AgentReport, ToolUse
+from pipeline.agent import AgentReport
 from pipeline.latency import TurnLatency
 from pipeline.transcript import TranscriptEntry
 
@@ -122,9 +122,6 @@ class SessionObserver:
     def do_not_call(self, reason: str, now: float) -> None:
         """Takes the caller's request not to be called again: the number goes on the company's do-not-call
         list."""
-
-    def tool_used(self, use: ToolUse) -> None:
-        """Takes a use of a tool by the agent, when the tool has answered or its time is over."""
 
     def state_changed(self, state: str, now: float) -> None:
         """Takes the new state of turn-taking: a name of `pipeline.turns.events.State` in lower case."""

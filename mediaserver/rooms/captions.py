@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import Room, Words
-from pipeline.agent import ToolUse
 from pipeline.result import SessionObserver, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
 
@@ -53,10 +52,6 @@ class RoomCaptions(SessionObserver):
         shown = AGENT_STATES.get(state)
         if shown is not None and self._room.agent.attributes.get(AGENT_STATE) != shown:
             self._room.describe(self._room.agent, now, attributes={AGENT_STATE: shown})
-
-    def tool_used(self, use: ToolUse) -> None:
-        """Passes the use of a tool to the record."""
-        self._record.tool_used(use)
 
     def words_heard(self, text: str, now: float) -> None:
         """Sends the interim transcript of the caller to the room."""
