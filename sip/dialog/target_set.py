@@ -10,12 +10,13 @@ from typing import Self
 
 from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import Dialog
+from sip.dialog.session_timer import delta_seconds
 from sip.dialog.usage import InviteUsage
 from sip.message.headers import NameAddr
 from sip.message.message import Response
 from sip.message.uri import Uri
-from sip.reason import Q850
-from sip.states import HangupCause
+from sip.reason import Q850, reasons_of
+from sip.states import HangupCause, cause_of
 from sip.transaction.hop import Hop, hop_of
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import ClientTransaction, FireAndForget
@@ -157,6 +158,21 @@ class TargetSet:
         passed = PassedOver(self._usage, transaction)
         self._passed_over.append(passed)
         transaction.stand_down(passed)
+
+    def refused(self, response: Response, now: float, *, given_up: HangupCause | None) -> None:
+        """Ends the call with the far end's refusal, or with the cause for which this side had `given_up`."""
+        usage = self._usage
+        if self.silent:
+            usage.definite = False  # the phone may ring at the server that was passed over
+        usage.elsewhere = response.status in ELSEWHERE and given_up is None and self.elsewhere
+        usage.finish(
+            given_up or cause_of(response.status),
+            response.status,
+            "local" if given_up is not None else "remote",
+            now,
+            retry_after_s=delta_seconds(response.header("Retry-After")),
+            reasons=reasons_of(response.headers),
+        )
 
 
 def _preference(contact: NameAddr) -> float:

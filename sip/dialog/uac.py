@@ -13,10 +13,9 @@ from itertools import count
 
 from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import DialogSetId
-from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Side
+from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed
 from sip.dialog.forks import Forks
 from sip.dialog.invite import Invite
-from sip.dialog.session_timer import delta_seconds
 from sip.dialog.target_set import ELSEWHERE, Target, TargetSet
 from sip.dialog.ua_core import Core
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
@@ -25,9 +24,9 @@ from sip.message.body import SDP, session_description
 from sip.message.headers import CSeq, Headers, NameAddr
 from sip.message.message import Request, Response
 from sip.message.uri import Uri
-from sip.reason import Q850, Reason, reasons_of
+from sip.reason import Q850, Reason
 from sip.sdp.negotiation import Capabilities
-from sip.states import HangupCause, cause_of, cause_of_answer
+from sip.states import HangupCause, cause_of_answer
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import (
     ClientTransaction,
@@ -259,14 +258,7 @@ class OutgoingInvite(Invite):
             moved = 300 <= response.status < 400 and self.targets.redirect(response)
             if (moved or response.status in ELSEWHERE) and self._next_target(now):
                 return
-        if self.targets.silent:
-            self.usage.definite = False  # the phone may ring at the server that was passed over
-        cause = self._given_up or cause_of(response.status)
-        retry_after_s = delta_seconds(response.header("Retry-After"))
-        by: Side = "local" if self._given_up is not None else "remote"
-        reasons = reasons_of(response.headers)
-        self.usage.elsewhere = response.status in ELSEWHERE and self._may_leave
-        self.usage.finish(cause, response.status, by, now, retry_after_s=retry_after_s, reasons=reasons)
+        self.targets.refused(response, now, given_up=self._given_up)
 
     def _answered(self, response: Response, now: float) -> None:
         fork = self._forks.answered(response, self._transaction, self)

@@ -7,9 +7,8 @@ from typing import Final, Protocol
 
 from sip.dialog.client_request import ClientRequest
 from sip.dialog.dialog import Dialog, DialogUser
-from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed, Side
+from sip.dialog.events import InviteAnswered, InviteProgressed, MediaAgreed
 from sip.dialog.forks import Forks
-from sip.dialog.session_timer import delta_seconds
 from sip.dialog.target_set import ELSEWHERE, PassedOver, TargetSet
 from sip.dialog.uac import Invitation
 from sip.dialog.usage import InviteState, InviteUsage
@@ -21,9 +20,9 @@ from sip.pjsip.asked import AskedRequests
 from sip.pjsip.messages import ASKED_BY_PJSIP, carry
 from sip.pjsip.processes import PjsipSide
 from sip.pjsip.slot import Slot
-from sip.reason import Q850, reasons_of
+from sip.reason import Q850
 from sip.sdp.offer_answer import OfferState
-from sip.states import HangupCause, cause_of, cause_of_answer
+from sip.states import HangupCause, cause_of_answer
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import (
     ClientTransaction,
@@ -256,16 +255,9 @@ class Dialling:
         self._leave_trunk(self._slot.goodbye or HangupCause.CANCELLED, 408, now, elsewhere=False)
 
     def _refused(self, response: Response, now: float) -> None:
-        usage = self._usage
         if response.status in ELSEWHERE and self._next_target(now):
             return
-        if self.targets.silent:
-            usage.definite = False  # the phone may ring at the server that was passed over
-        cause = self._slot.goodbye or cause_of(response.status)
-        by: Side = "local" if self._slot.goodbye is not None else "remote"
-        usage.elsewhere = response.status in ELSEWHERE and self._may_leave
-        later, reasons = delta_seconds(response.header("Retry-After")), reasons_of(response.headers)
-        usage.finish(cause, response.status, by, now, retry_after_s=later, reasons=reasons)
+        self.targets.refused(response, now, given_up=self._slot.goodbye)
 
     def give_up(self, cause: HangupCause, now: float) -> None:
         """Cancels an INVITE that PJSIP has forgotten, now or once its server answers."""
