@@ -29,6 +29,7 @@ from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
@@ -306,8 +307,9 @@ class Server:
         self._open_things.push_async_callback(recorder.close)
         traces = CallTraces(store, journal, self.metrics.trunks)
         tracer = call_tracer(self.settings.tracing, self._open_things, node=self.node)
+        signer = StirSigner(http, self.metrics.trunks)
         legs = OutboundLegs(
-            self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
+            self.directory, store, self.endpoint, journal, room=self._room, traces=traces, signer=signer
         )
         return CallServices(
             store=store,
@@ -322,6 +324,7 @@ class Server:
             node_url=self.settings.server.node_url or "",
             sealed_files=self.sealed_files,
             outbound_legs=legs,
+            signer=signer,
             traces=traces,
             tracer=tracer,
             note_dial=_up(self._recollection).note,
