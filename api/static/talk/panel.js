@@ -56,7 +56,7 @@ export class Panel {
     const of = (key) => this.#texts.of(key);
     const button = (name, key) => element("button", { type: "button", class: name, "aria-label": of(key), title: of(key) });
     const parts = {
-      opener: element("button", { type: "button", class: "opener", "aria-expanded": false, "aria-controls": "panel" }, label),
+      opener: element("button", { type: "button", class: "opener", "aria-haspopup": "dialog" }, label),
       title: element("h2", { id: "title" }, of("title")),
       close: button("close", "close"),
       orb: element("div", { class: "orb", "aria-hidden": true, data: { state: "idle" } },
@@ -72,7 +72,7 @@ export class Panel {
     const { title, close, orb, state, problem, said } = parts;
     const head = element("header", {}, title, close);
     const body = [head, orb, state, problem, said, controls];
-    parts.panel = element("section", { id: "panel", role: "dialog", "aria-labelledby": "title", hidden: "" }, ...body);
+    parts.panel = element("section", { role: "dialog", "aria-labelledby": "title", hidden: "" }, ...body);
     return parts;
   }
 
@@ -103,7 +103,7 @@ export class Panel {
 
   #react(root) {
     const { opener, close, talk, mute, panel } = this.#parts;
-    opener.addEventListener("click", () => (panel.hidden ? this.#open() : this.#close()));
+    opener.addEventListener("click", () => this.#open());
     close.addEventListener("click", () => this.#close());
     talk.addEventListener("click", () => (this.#conversation.live ? this.#conversation.hangUp() : this.#begin()));
     mute.addEventListener("click", () => this.#conversation.mute(!this.#conversation.muted));
@@ -113,7 +113,7 @@ export class Panel {
 
   #open() {
     this.#parts.panel.hidden = false;
-    this.#parts.opener.setAttribute("aria-expanded", true);
+    this.#parts.opener.hidden = true;
     this.#begin();
     this.#parts.talk.focus();
   }
@@ -121,7 +121,7 @@ export class Panel {
   #close() {
     this.#conversation.hangUp();
     this.#parts.panel.hidden = true;
-    this.#parts.opener.setAttribute("aria-expanded", false);
+    this.#parts.opener.hidden = false;
     this.#parts.opener.focus();
   }
 
