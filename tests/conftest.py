@@ -118,9 +118,10 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late.
-    With `and_real=True` they run a second time, on the clock of the wall."""
+    With `and_real=True` they run a second time, on the clock of the wall; with `only_real=True` on it alone,
+    where the others of their file do not."""
     marker = item.get_closest_marker("virtual_clock")
-    if marker is not None:
+    if marker is not None and not marker.kwargs.get("only_real"):
         loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
             "virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)
         }
