@@ -49,6 +49,28 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "kernels")
 # reads this when it is first imported, in the processes of a parallel run and in the programs they start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+MEMORY = Path("/dev/shm")
+"""Files here are in memory."""
+
+ROOM_BYTES = 2 << 30
+"""More than the files of a run, which are 0.3 GB at once."""
+
+
+def _kept_in_memory() -> bool:
+    """Whether there is room for the tests' folders in memory, from which programs can be started too."""
+    try:
+        found = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    room = found.f_bavail * found.f_frsize >= ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
+    return room and os.access(MEMORY, os.W_OK)
+
+
+# Databases wait for the disk at each commit, the runs of several processes for one another: on a disk half of
+# the time that tests of the queue take. pytest reads this when the first test asks for a folder.
+if _kept_in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 KERNELS_LOCK = ROOT / ".pytest_cache" / "kernels.lock"
 """Held while the kernels are compiled for a parallel run."""
 
