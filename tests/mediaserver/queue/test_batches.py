@@ -23,6 +23,7 @@ from tests.support.node.store import (
     new_call,
     opened,
     query,
+    record_of,
     settings,
 )
 
@@ -85,8 +86,7 @@ async def test_a_batch_is_told_item_by_item(tmp_path: Path, clock: Clock) -> Non
         ]
         assert (receipt.policy, receipt.count(Action.QUEUED_NOW)) == ("DEDUPE", 2)
         assert await status(store, receipt) == (BatchStatus.QUEUED, 2)
-        record = await store.call("acme", receipt.items[2].call_id)
-        assert record is not None
+        record = await record_of(store, receipt.items[2].call_id)
         assert (record.batch_id, record.phone_number) == (receipt.batch_id, NUMBERS[1])
     events = await query(tmp_path, "SELECT body FROM outbox ORDER BY position")
     assert {json.loads(event["body"])["webhookId"] for event in events} == {"wh-b"}

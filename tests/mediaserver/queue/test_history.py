@@ -16,7 +16,7 @@ from mediaserver.queue.records import CallStatus, Claim, Outcome, Stage
 from mediaserver.restore.dial_log import DialLog
 from mediaserver.restore.recollection import Recollection
 from mediaserver.store.store import Store
-from tests.support.node.store import ENGINES, TTL_MS, Clock, new_call, on_engine, query, queued
+from tests.support.node.store import ENGINES, TTL_MS, Clock, new_call, on_engine, query, queued, record_of
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -73,13 +73,11 @@ async def test_what_was_dialled_and_forgotten_is_unknown_and_its_holder_may_know
     await one.compare()
     (other,) = await store.claim("node", 5, TTL_MS)
     assert other.call_id != claim.call_id
-    record = await store.call("acme", claim.call_id)
-    assert record is not None
+    record = await record_of(store, claim.call_id)
     assert (record.status, record.cause) == (CallStatus.UNKNOWN, history.RESTORED)
     assert [(each.node, each.cause) for each in record.attempts] == [("node", history.RESTORED)]
     assert await store.finish(claim, Outcome(status=CallStatus.COMPLETED, cause="normal"))
-    record = await store.call("acme", claim.call_id)
-    assert record is not None
+    record = await record_of(store, claim.call_id)
     assert record.status is CallStatus.COMPLETED
     await one.close()
 

@@ -26,7 +26,6 @@ from mediaserver.queue.records import (
     TRANSITIONS,
     CallStatus,
     Claim,
-    NewInboundCall,
     Outcome,
     Stage,
     Stopping,
@@ -34,16 +33,17 @@ from mediaserver.queue.records import (
 from mediaserver.settings import Settings
 from mediaserver.store.store import Store
 from tests.support.node.store import (
-    AGENT,
     ENGINES,
     TTL_MS,
     Clock,
     company,
     new_call,
+    new_inbound,
     on_engine,
     opened,
     query,
     queued,
+    record_of,
     settings,
     trunk,
     url_of,
@@ -53,8 +53,7 @@ DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
 
 
 async def status_of(store: Store, call_id: str) -> tuple[CallStatus, Stage]:
-    record = await store.call("acme", call_id)
-    assert record is not None
+    record = await record_of(store, call_id)
     return record.status, record.stage
 
 
@@ -462,14 +461,7 @@ def test_counting_a_companys_live_calls_does_not_look_at_its_dead_ones() -> None
 
 
 async def test_an_inbound_call_rings_is_answered_and_ends(tmp_path: Path, clock: Clock) -> None:
-    call = NewInboundCall(
-        company_id="acme",
-        agent_id=AGENT,
-        trunk_id="carrier",
-        phone_number="+966500000009",
-        called_number="+966110000000",
-        webhook_id="wh-2",
-    )
+    call = new_inbound("+966500000009", called_number="+966110000000")
     async with opened(tmp_path, clock) as store:
         claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
         assert await status_of(store, claim.call_id) == (CallStatus.RINGING, Stage.ARMED)
@@ -484,9 +476,7 @@ async def test_an_inbound_call_rings_is_answered_and_ends(tmp_path: Path, clock:
 
 
 async def test_an_inbound_call_whose_node_died_is_unknown(store: Store, clock: Clock) -> None:
-    call = NewInboundCall(
-        company_id="acme", agent_id=AGENT, trunk_id="t", phone_number="x", called_number="y", webhook_id="w"
-    )
+    call = new_inbound("x", trunk_id="t", called_number="y")
     claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
     clock.advance(TTL_MS)
     assert (await store.reap_expired()).unknown == (claim.call_id,)

@@ -22,6 +22,7 @@ from tests.support.node.store import (
     opened,
     query,
     queued,
+    record_of,
     settings,
 )
 
@@ -167,8 +168,7 @@ async def test_another_company_sees_nothing(tmp_path: Path, clock: Clock) -> Non
         assert await store.call("acme", "no-such-call") is None
         assert await store.request_hangup("zenith", row.id) is None
         assert (await store.calls("zenith")).items == ()
-        record = await store.call("acme", row.id)
-        assert record is not None
+        record = await record_of(store, row.id)
         assert record.status is CallStatus.PENDING
 
 
@@ -283,8 +283,7 @@ async def test_everything_survives_closing_and_opening(tmp_path: Path, clock: Cl
     async with opened(tmp_path, clock) as store:
         row = await store.enqueue(new_call())
     async with opened(tmp_path, clock) as store:
-        record = await store.call("acme", row.id)
-        assert record is not None
+        await record_of(store, row.id)
         assert [claim.call_id for claim in await store.claim("node", 5, TTL_MS)] == [row.id]
 
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -48,10 +48,7 @@ pytestmark = pytest.mark.virtual_clock
 """The services answer on the loop of the test: a busy machine delays neither them nor the caller."""
 
 
-@pytest.fixture(autouse=True)
-def at_home() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 def table(preset: str, server: VoiceServer, **more: Any) -> dict[str, Any]:
