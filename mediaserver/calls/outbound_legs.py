@@ -108,6 +108,10 @@ class OutboundLegs:
             raise DialRefused("the target is not among the agent's transfer_targets")
         return found[0]
 
+    def follow(self, call: Call, leg_of: str) -> None:
+        """Keeps the trace of a telephone that came to the call `leg_of` by itself."""
+        self._traces.follow(call, leg_of)
+
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
         """Returns the bridge of the room that `target` names; None for a number, or a room of the company's
         that is not open on this node."""
