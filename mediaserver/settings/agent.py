@@ -125,9 +125,14 @@ ROOM = "room:"
 ANY_ROOM = "room:*"
 
 
+_TARGET = re.compile(r"\+[1-9][0-9]{4,14}|user:[A-Za-z0-9._-]{1,64}|room:[A-Za-z0-9_.*-]{1,64}")
+
+
 def _target(value: str) -> str:
-    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
-        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
+    if _TARGET.fullmatch(value) is None:
+        raise ValueError(
+            'must be a number such as "+966110000000", "user:NAME", "room:NAME", or "room:*" for any room'
+        )
     return value
 
 
