@@ -185,6 +185,7 @@ class TrunkTerms(Table):
     refer_to: Literal["sip", "tel"] = "sip"
     accept_refer: bool = False
     options_ping_s: float = Field(default=0, ge=0, le=86_400)
+    keep_alive_s: float = Field(default=0, ge=0, le=3600)
     failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
@@ -203,8 +204,9 @@ class TrunkTerms(Table):
     def _credentials(self) -> Self:
         if self.password is not None and not self.username:
             raise ValueError("password: has no use without username")
-        if 0 < self.options_ping_s < SHORTEST_PING_S:
-            raise ValueError(f"options_ping_s: 0, or at least {SHORTEST_PING_S:g}")
+        for name in ("options_ping_s", "keep_alive_s"):
+            if 0 < getattr(self, name) < SHORTEST_PING_S:
+                raise ValueError(f"{name}: 0, or at least {SHORTEST_PING_S:g}")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
         if self.accept_register and self.password is None:
