@@ -52,6 +52,7 @@ function begin() {
   at("voice").muted = silent;
   conversation.mute(at("push-to-talk").checked);
   if (silent) sound.stop();
+  at("sound").open = false; // what is said has its place, on telephones
   conversation.begin(async () => (silent ? null : sound.open()));
 }
 

@@ -28,6 +28,13 @@ export class WhipCall extends EventTarget {
   #reconnecting = false;
   #over = false;
   #elsewhere = () => this.#reconnect();
+  #network = navigator.connection?.type;
+  // Told of every change of its speed, too; not every browser tells of networks at all.
+  #networkMoved = () => {
+    if (navigator.connection.type === this.#network) return;
+    this.#network = navigator.connection.type;
+    this.#reconnect();
+  };
 
   // Without a stream nothing is sent, only heard.
   constructor(stream) {
@@ -38,7 +45,7 @@ export class WhipCall extends EventTarget {
     this.#channel.onmessage = (message) => this.#heard(JSON.parse(message.data));
     this.#channel.onclose = () => this.#end("ended", { reason: "closed" });
     addEventListener("online", this.#elsewhere);
-    navigator.connection?.addEventListener("change", this.#elsewhere);
+    navigator.connection?.addEventListener("change", this.#networkMoved);
     this.#peer.ontrack = ({ streams, track }) => this.#tell("track", { stream: streams[0] ?? new MediaStream([track]) });
     this.#peer.onconnectionstatechange = () => this.#moved();
   }
@@ -151,7 +158,7 @@ export class WhipCall extends EventTarget {
     if (this.#over) return;
     this.#over = true;
     removeEventListener("online", this.#elsewhere);
-    navigator.connection?.removeEventListener("change", this.#elsewhere);
+    navigator.connection?.removeEventListener("change", this.#networkMoved);
     this.#leave();
     this.#peer.close();
     this.#tell(kind, detail);

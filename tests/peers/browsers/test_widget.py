@@ -18,7 +18,7 @@ from mediaserver.server import Server
 from tests.peers.browsers.test_talk import BARE_MICROPHONE, PLAYED, RECORD, emptied
 from tests.support.node.node import REAL_ENGINES, running
 from tests.support.webrtc.chromium import Page, chromium
-from tests.support.webrtc.firefox import firefox
+from tests.support.webrtc.firefox import FirefoxPage, firefox
 from tests.support.webrtc.rooms import AGENT, TALKER, microphone, write_web_site
 from tests.support.webrtc.web import served
 
@@ -92,7 +92,7 @@ async def both(folder: Path, *, rooms: str = "", **more: Any) -> AsyncIterator[t
             yield shop, server
 
 
-async def press(page: Page, shop: Shop, **where: str) -> None:
+async def press(page: Page | FirefoxPage, shop: Shop, **where: str) -> None:
     """Opens a page and presses the widget's button."""
     await page.open(shop.page(**where))
     await page.until(LOADED)
