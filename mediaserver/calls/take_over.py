@@ -25,7 +25,6 @@ from pipeline.media.recording import Recording
 from pipeline.media.who_hears import Role as Hearer
 from pipeline.result import EndReason, SessionObserver, SessionResult
 from pipeline.session.person_transcript import PersonTranscript
-from pipeline.stt.fallback import of_call
 from pipeline.transcript import Role, TranscriptEntry
 
 log = logging.getLogger(__name__)
@@ -76,8 +75,6 @@ class TakeOver:
         self._people: dict[Leg, PersonTranscript] = {}
         self._observer: SessionObserver | None = None
         self._early: deque[Heard] = deque(maxlen=EARLY)
-        stt, language = profile.engines.stt, profile.language
-        self._recognizer, self._own = of_call(stt, self._faulty, call_id=call_id, language=language)
 
     def begin(self) -> None:
         """Lets the supervisor be heard by all, and the agent by nobody, at once."""
@@ -169,7 +166,7 @@ class TakeOver:
         if found is None:
             role = Role.COLLEAGUE if leg is self.leg else Role.CALLER
             found = self._people[leg] = PersonTranscript(
-                self._recognizer,
+                self._profile.engines.stt,
                 rate_hz=self._bridge.rate_hz,
                 language=self._profile.language,
                 call_id=self._call_id,
@@ -186,16 +183,11 @@ class TakeOver:
     def _ms(self, moment: float) -> int:
         return max(0, round((moment - self._began) * 1000))
 
-    def _faulty(self, reason: str) -> None:
-        log.warning("engine fault", extra={"call_id": self._call_id, "role": "stt", "reason": reason})
-
     async def _finish(self, recording: Recording | None) -> None:
         """Waits for the last words, and closes what was opened."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await asyncio.gather(*(each.close() for each in self._people.values()))
-        for engine in self._own:
-            await engine.close()
         try:
             if recording is not None:
                 await recording.close(self._loop.time())

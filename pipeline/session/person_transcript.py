@@ -13,6 +13,7 @@ from pipeline.audio.vad import EnergyVad, VadSettings
 from pipeline.errors import EngineError, contained
 from pipeline.net.untrusted import clean_text
 from pipeline.speech import Listening, SpeechToText
+from pipeline.stt.fallback import of_call
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ Told = Callable[[str, float, float, float], None]
 
 
 class PersonTranscript:
-    """Recognises one person's utterances. `push` takes their frames, `told` gets the words of each; `close`
-    waits for those under way."""
+    """Recognises one person's utterances, by a recogniser of their own where that keeps something for a call.
+    `push` takes their frames, `told` gets the words of each; `close` waits for those under way."""
 
     def __init__(self, stt: SpeechToText, *, rate_hz: int, language: str, call_id: str, told: Told) -> None:
-        self._stt = stt
+        self._stt, self._own = of_call(stt, self._faulty, call_id=call_id, language=language)
         self._rate_hz, self._language, self._call_id = rate_hz, language, call_id
         self._told = told
         self._vad = EnergyVad(rate_hz, VadSettings(hang_ms=PAUSE_MS))
@@ -64,7 +65,11 @@ class PersonTranscript:
         """Ends the utterance under way and waits until the words of all are told."""
         if self._listening is not None:
             self._end()
-        await asyncio.gather(*self._tasks)
+        try:
+            await asyncio.gather(*self._tasks)
+        finally:
+            for engine in self._own:
+                await engine.close()
 
     def _open(self, now: float) -> None:
         try:
@@ -85,6 +90,9 @@ class PersonTranscript:
             task = asyncio.create_task(self._recognise(listening, self._began, self._voiced_at))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _faulty(self, reason: str) -> None:
+        log.warning("engine fault", extra={"call_id": self._call_id, "role": "stt", "reason": reason})
 
     async def _recognise(self, listening: Listening, began: float, ended: float) -> None:
         try:
