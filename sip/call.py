@@ -317,9 +317,12 @@ class Call:
             if self.state is not CallState.ENDED:
                 self._stream.attach(self._listener, self._source)
 
+    def position(self) -> int:
+        """Returns where the far end's next frame is on its media clock."""
+        return self._stream.position
+
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Attaches a listener and a source to the call's audio; None detaches. A listener attached after the
-        end is told of the end at once."""
+        """Attaches a listener and a source; None detaches. A listener is told at once of an end before."""
         self._listener, self._source = listener, source
         if self.state is CallState.ENDED:
             self._tell_listener(self._phone.loop.time())

@@ -61,6 +61,10 @@ class ActiveCalls:
         live = self._live.get(call_id)
         return live.cdr if live is not None else None
 
+    def call(self, call_id: str) -> PhoneCall | None:
+        """Returns the live call `call_id`, None where this node does not have it."""
+        return self._live.get(call_id)
+
     def dial(self, claim: Claim) -> None:
         """Starts a claimed call; returns at once."""
         if self._draining:
