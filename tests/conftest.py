@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,9 +21,10 @@ from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
 from bench.support.virtual_clock import VirtualLoop
+from mediaserver.store.store import Store
 from tests.support.compile_sources import compile_sources
 from tests.support.node.postgres import remove_shared, share_among_processes
-from tests.support.node.store import ENGINES, Clock, on_engine
+from tests.support.node.store import ENGINES, Clock, on_engine, opened
 from tests.support.paths import ROOT
 
 SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
@@ -183,6 +184,13 @@ def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
     """The clock of a store in `tmp_path`, on every engine in turn."""
     with on_engine(request.param, tmp_path):
         yield Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    """A store in `tmp_path`, of a company with an agent and a trunk."""
+    async with opened(tmp_path, clock) as store:
+        yield store
 
 
 @pytest.fixture

@@ -148,27 +148,26 @@ async def test_a_contact_is_called_no_more_often_than_allowed(tmp_path: Path, cl
         await store.enqueue(new_call(NUMBER))
 
 
-async def test_the_contact_limit_holds_when_dialling_too(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        for _ in range(3):
-            await store.enqueue(new_call(NUMBER))
-        await store.sync_file(settings(acme(contact_limit={"calls": 1, "per_minutes": 30})))
-        claims = await store.claim("node", 3, TTL_MS)
-        armed = [await store.arm(claim, TTL_MS) for claim in claims]
-        assert armed == [True, False, False]
-        waiting = await record(store, claims[1].call_id)
-        assert waiting.stage is Stage.QUEUED
-        assert waiting.next_attempt_at_ms == clock.now_ms + 30 * 60_000
-        (decision,) = waiting.decisions
-        assert (decision.rule, decision.until_ms, decision.times) == (
-            Rule.CONTACT_LIMIT,
-            waiting.not_before_ms,
-            1,
-        )
-        assert await store.claim("node", 3, TTL_MS) == []
-        clock.advance(30 * 60_000)
-        again = await store.claim("node", 3, TTL_MS)
-        assert [await store.arm(claim, TTL_MS) for claim in again] == [True, False]
+async def test_the_contact_limit_holds_when_dialling_too(store: Store, clock: Clock) -> None:
+    for _ in range(3):
+        await store.enqueue(new_call(NUMBER))
+    await store.sync_file(settings(acme(contact_limit={"calls": 1, "per_minutes": 30})))
+    claims = await store.claim("node", 3, TTL_MS)
+    armed = [await store.arm(claim, TTL_MS) for claim in claims]
+    assert armed == [True, False, False]
+    waiting = await record(store, claims[1].call_id)
+    assert waiting.stage is Stage.QUEUED
+    assert waiting.next_attempt_at_ms == clock.now_ms + 30 * 60_000
+    (decision,) = waiting.decisions
+    assert (decision.rule, decision.until_ms, decision.times) == (
+        Rule.CONTACT_LIMIT,
+        waiting.not_before_ms,
+        1,
+    )
+    assert await store.claim("node", 3, TTL_MS) == []
+    clock.advance(30 * 60_000)
+    again = await store.claim("node", 3, TTL_MS)
+    assert [await store.arm(claim, TTL_MS) for claim in again] == [True, False]
 
 
 async def test_two_requests_at_once_do_not_both_take_the_last_place(tmp_path: Path, clock: Clock) -> None:
@@ -247,14 +246,13 @@ async def test_a_trunk_dials_no_faster_than_its_carrier_allows(tmp_path: Path, c
     assert all(third - first >= 1000 for first, third in zip(started, started[2:], strict=False))
 
 
-async def test_the_rate_holds_for_claims_taken_before(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 3)
-        claims = await store.claim("node", 3, TTL_MS)
-        await store.sync_file(settings(acme(), trunk=[trunk(calls_per_second=1)]))
-        assert [await store.arm(claim, TTL_MS) for claim in claims] == [True, False, False]
-        waiting = await record(store, claims[1].call_id)
-        assert (waiting.decisions[0].rule, waiting.not_before_ms) == (Rule.TRUNK_RATE, clock.now_ms + 1000)
+async def test_the_rate_holds_for_claims_taken_before(store: Store, clock: Clock) -> None:
+    await queued(store, 3)
+    claims = await store.claim("node", 3, TTL_MS)
+    await store.sync_file(settings(acme(), trunk=[trunk(calls_per_second=1)]))
+    assert [await store.arm(claim, TTL_MS) for claim in claims] == [True, False, False]
+    waiting = await record(store, claims[1].call_id)
+    assert (waiting.decisions[0].rule, waiting.not_before_ms) == (Rule.TRUNK_RATE, clock.now_ms + 1000)
 
 
 async def test_nodes_that_arm_at_once_keep_the_limit(tmp_path: Path, clock: Clock) -> None:

@@ -154,6 +154,7 @@ BY_TOKEN = {
     "/talk/{agent}",
     "/talk/{agent}/session",
     "/static/talk/{name}",
+    "/widget.js",
     "/static/docs/{name}",
     "/sip",
     "/dashboard",
