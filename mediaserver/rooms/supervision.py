@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -45,7 +46,7 @@ class Supervision:
     """The supervisors in `opened`. Roles are given here alone."""
 
     def __init__(self, opened: Supervised) -> None:
-        self._opened = opened
+        self._owner = weakref.ref(opened)  # which holds this: both are freed at once
         self._waiting: set[str] = set()  # sids of those who take the call over with their first sound
         self._ears: dict[str, PersonTranscript] = {}  # of those who whisper, by sid
         self._closing: set[asyncio.Task[None]] = set()
@@ -193,6 +194,13 @@ class Supervision:
         taken = self._conversation.taken_over if self._conversation is not None else None
         leg = self._opened.participant_legs.get(participant.sid)
         return taken if taken is not None and taken.leg is leg else None
+
+    @property
+    def _opened(self) -> Supervised:
+        opened = self._owner()
+        if opened is None:
+            raise Conflict("The call is over")
+        return opened
 
     @property
     def _bridge(self) -> Bridge:
