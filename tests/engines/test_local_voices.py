@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from pipeline.agent import HangUp, Say
 from pipeline.confinement.confinement import lacking
@@ -46,8 +47,14 @@ SENTENCES = (
 GREETING = SENTENCES[0]
 
 
-@pytest.fixture
-async def piper() -> AsyncIterator[Piper]:
+on_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+shared = pytest_asyncio.fixture(scope="module", loop_scope="module")
+"""Started once for the tests of this file: a start takes a second of CPU."""
+
+
+@shared
+async def started_piper() -> AsyncIterator[Piper]:
     needs(PIPER)
     voice: Piper = load("tts", "piper", {})
     await voice.start()
@@ -55,7 +62,15 @@ async def piper() -> AsyncIterator[Piper]:
     await voice.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def piper(started_piper: Piper) -> Piper:
+    """With a process, which the test before may have killed."""
+    assert started_piper._process is not None
+    await started_piper._process._ensure_running()
+    return started_piper
+
+
+@shared
 async def kokoro() -> AsyncIterator[Kokoro]:
     needs(KOKORO)
     voice: Kokoro = load("tts", "kokoro", {})
@@ -64,7 +79,7 @@ async def kokoro() -> AsyncIterator[Kokoro]:
     await voice.close()
 
 
-@pytest.fixture
+@shared
 async def recognizer() -> AsyncIterator[FasterWhisper]:
     needs(WHISPER)
     engine = whisper_tiny()
@@ -99,6 +114,7 @@ def test_the_sentences_are_of_as_many_words_as_is_said() -> None:
 
 
 @pytest.mark.slow
+@on_one_loop
 async def test_piper_is_understood_on_the_telephone(piper: Piper, recognizer: FasterWhisper) -> None:
     assert await wrong_words(piper, recognizer, SENTENCES) <= 2
 
@@ -106,11 +122,13 @@ async def test_piper_is_understood_on_the_telephone(piper: Piper, recognizer: Fa
 @pytest.mark.nightly("ci")
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # half of real time on an idle core
+@on_one_loop
 async def test_kokoro_is_understood_on_the_telephone(kokoro: Kokoro, recognizer: FasterWhisper) -> None:
     assert await wrong_words(kokoro, recognizer, SENTENCES) <= 2
 
 
 @pytest.mark.nightly("ci")
+@on_one_loop
 async def test_kokoros_voices_share_the_process(kokoro: Kokoro) -> None:
     other = Kokoro.from_settings({"voice": "jf_alpha"})
     await other.start()
@@ -122,6 +140,7 @@ async def test_kokoros_voices_share_the_process(kokoro: Kokoro) -> None:
     assert not np.array_equal(mine, others)
 
 
+@on_one_loop
 async def test_words_begin_where_they_are_heard(piper: Piper, recognizer: FasterWhisper) -> None:
     """What stands from a word to the end is understood as the rest of the sentence."""
     text = "Please bring the blue paper and the green letter with you on Thursday."
@@ -134,6 +153,7 @@ async def test_words_begin_where_they_are_heard(piper: Piper, recognizer: Faster
 
 
 @pytest.mark.nightly("ci")
+@on_one_loop
 async def test_a_second_pause_of_kokoros_is_cut_to_one_of_a_speakers(kokoro: Kokoro) -> None:
     samples = sound(await said(kokoro, "Thank you."))
     loud = np.flatnonzero(np.abs(samples) > 300)
@@ -141,6 +161,7 @@ async def test_a_second_pause_of_kokoros_is_cut_to_one_of_a_speakers(kokoro: Kok
     assert 0.1 * kokoro.rate_hz < len(samples) - loud[-1] < 0.5 * kokoro.rate_hz
 
 
+@on_one_loop
 async def test_speed_shortens(piper: Piper) -> None:
     fast: Piper = load("tts", "piper", {"speed": 2.0})
     await fast.start()
@@ -160,6 +181,7 @@ async def test_speed_shortens(piper: Piper) -> None:
     ],
     ids=["short", "long"],
 )
+@on_one_loop
 async def test_odd_texts_do_not_end_the_process(piper: Piper, texts: tuple[str, ...]) -> None:
     pid = pid_of(piper)
     for text in texts:
@@ -168,6 +190,7 @@ async def test_odd_texts_do_not_end_the_process(piper: Piper, texts: tuple[str, 
         assert pid_of(piper) == pid, text
 
 
+@on_one_loop
 async def test_a_killed_piper_fails_its_sentence_and_is_back_for_the_next(piper: Piper) -> None:
     first = pid_of(piper)
     stream = piper.speak(" ".join(SENTENCES), language="en")
@@ -182,6 +205,7 @@ async def test_a_killed_piper_fails_its_sentence_and_is_back_for_the_next(piper:
 
 
 @pytest.mark.nightly("ci")
+@on_one_loop
 async def test_a_hanging_piper_is_killed(piper: Piper, monkeypatch: pytest.MonkeyPatch) -> None:
     assert piper._process is not None
     monkeypatch.setattr(piper._process, "program", replace(piper._process.program, hung_s=0.3))
@@ -207,6 +231,7 @@ def test_onnxruntime_is_told_to_report_to_nobody() -> None:
 
 
 @pytest.mark.skipif(bool(lacking()), reason=f"this kernel has {'; '.join(lacking())}")
+@on_one_loop
 async def test_the_process_is_confined(piper: Piper, kokoro: Kokoro) -> None:
     for voice in (piper, kokoro):
         status = await asyncio.to_thread(Path(f"/proc/{pid_of(voice)}/status").read_text)
@@ -215,6 +240,7 @@ async def test_the_process_is_confined(piper: Piper, kokoro: Kokoro) -> None:
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
+@on_one_loop
 async def test_a_call_goes_on_at_the_word_when_piper_dies_or_hangs(
     piper: Piper, blow: signal.Signals
 ) -> None:
@@ -239,17 +265,20 @@ async def test_a_call_goes_on_at_the_word_when_piper_dies_or_hangs(
     assert {fault.role for fault in result.faults} == {"tts"}
 
 
+@on_one_loop
 async def test_a_language_that_a_voice_does_not_speak_is_refused(piper: Piper) -> None:
     with pytest.raises(EngineRefused, match="'ar'"):
         async for _ in piper.speak("مرحبا", language="ar"):
             pass
 
 
+@on_one_loop
 async def test_a_voice_that_is_not_there_is_named() -> None:
     with pytest.raises(EngineMissing, match=r"no file /nowhere/voice\.onnx"):
         await Piper.from_settings({"model": "/nowhere/voice.onnx"}).start()
 
 
+@on_one_loop
 async def test_a_voice_that_kokoro_lacks_is_answered_with_those_it_has() -> None:
     needs(KOKORO)
     with pytest.raises(EngineMissing, match="no voice called nobody; there are jf_alpha"):
