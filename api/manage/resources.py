@@ -39,7 +39,7 @@ COMPANIES = "/api/v1/companies"
 TRUNKS = "/api/v1/trunks"
 AGENTS = "/api/v1/agents"
 
-_NOT_TERMS = ("id", "keys", "webhooks", "public_talk")
+_NOT_TERMS = ("id", "keys", "webhooks", "public_talk", "talk_origins")
 """Fields of a company in the configuration file that are not part of its terms."""
 
 routes = web.RouteTableDef()

@@ -134,8 +134,8 @@ ANY_ROOM = "room:*"
 
 
 _target = formed(
-    r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}",
-    'must be a number such as "+966110000000", "room:NAME", or "room:*" for any room',
+    r"\+[1-9][0-9]{4,14}|user:[A-Za-z0-9._-]{1,64}|room:[A-Za-z0-9_.*-]{1,64}",
+    'must be a number such as "+966110000000", "user:NAME", "room:NAME", or "room:*" for any room',
 )
 
 

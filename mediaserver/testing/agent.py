@@ -18,6 +18,7 @@ from pipeline.agent import (
     CallOpened,
     Conversation,
     Debriefing,
+    HandedBack,
     HangUp,
     Say,
     Summarising,
@@ -80,7 +81,8 @@ def test_a_caller_is_spoken_to(in_engine: InEngine, engine_says: str, engine_lan
 
 
 def test_every_event_is_taken(in_engine: InEngine, engine_says: str, engine_language: str) -> None:
-    """Words, words that were not understood, keys, silence, a failed transfer: as answers to the greeting."""
+    """Words, words that were not understood, keys, silence, a failed transfer, a call handed back:
+    as answers to the greeting."""
     events: tuple[AgentEvent, ...] = (
         UserSaid(engine_says, 0.9),
         UserSaid("", 0.0),
@@ -93,6 +95,7 @@ def test_every_event_is_taken(in_engine: InEngine, engine_says: str, engine_lang
         UserSilent(1),
         UserSilent(2),
         TransferFailed("+15550100", "busy"),
+        HandedBack((TranscriptEntry(Role.COLLEAGUE, "hello", 0, 500),)),
     )
 
     async def use(engine: Any) -> None:

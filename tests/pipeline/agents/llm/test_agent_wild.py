@@ -23,6 +23,8 @@ from tests.support.hostile.wild import DONE, SSE, Piece, WildServer, event, wild
 from tests.support.http.chat import acts_of, context
 from tests.support.http.llm import words
 
+pytestmark = pytest.mark.virtual_clock
+
 HELLO = UserSaid("hello", 0.9)
 END = (event(finish="stop"), DONE)
 FINE = (SSE, event({"content": "Fine then."}), *END)

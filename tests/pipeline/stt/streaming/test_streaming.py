@@ -33,6 +33,8 @@ from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeTts, texts
 from tests.support.speech.streaming_server import VENDORS, WORDS, StreamingServer, streaming_server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual_clock
+
 KEYS = {"api_key": "k-1", "resource": "acme", "deployment": "gpt", "model": "m"}
 TIMED = {"deepgram", "assemblyai", "elevenlabs", "speechmatics", "gladia"}
 SPEAKS = {"deepgram", "assemblyai", "elevenlabs", "speechmatics", "soniox", "gladia"}

@@ -22,6 +22,8 @@ from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.speech.voice_server import RATE_HZ
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual_clock
+
 LONG = "The first of the offices is in the old town and is open every day of the week from eight."
 
 
