@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object, query_of, view_of
-from api.http.operation import Operation, of_agent
+from api.http.operation import of_agent, of_company
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
 from mediaserver.errors import NotFound
@@ -88,7 +88,7 @@ def view(row: BatchRow) -> models.BatchView:
 
 
 @routes.get(DO_NOT_CALL)
-@Operation(
+@of_company(
     summary="Lists the numbers that are never dialled",
     query=models.PageQuery,
     answer=models.DoNotCallList,
@@ -105,11 +105,8 @@ async def list_numbers(request: web.Request) -> web.Response:
 
 
 @routes.post(DO_NOT_CALL)
-@Operation(
-    summary="Puts numbers on the list",
-    body=models.DoNotCallBody,
-    answer=models.DoNotCallAdded,
-    scopes=USERS,
+@of_company(
+    summary="Puts numbers on the list", body=models.DoNotCallBody, answer=models.DoNotCallAdded, scopes=USERS
 )
 async def add(request: web.Request) -> web.Response:
     """Adds numbers to the company's do-not-call list. Queued calls to these numbers fail when they are due.
@@ -124,7 +121,7 @@ async def add(request: web.Request) -> web.Response:
 
 
 @routes.delete(DO_NOT_CALL + "/{phoneNumber}")
-@Operation(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,))
+@of_company(summary="Takes a number off the list", answer=models.Done, scopes=USERS, errors=(404,))
 async def remove(request: web.Request) -> web.Response:
     """Removes a number, in any spelling, from the company's do-not-call list; 404 where it is not listed."""
     company_id = caller_of(request).company_id

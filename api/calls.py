@@ -15,7 +15,7 @@ from aiohttp import web
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of, view_of
 from api.http.node_proxy import fetched
-from api.http.operation import About, Operation, of_agent
+from api.http.operation import of_agent
 from api.http.sealed import send_sealed
 from api.schemas.base import Attempt, CallPage, CallReport, HangupData, HangupResponse, ListedCall
 from api.schemas.base import Decision as DecisionView
@@ -62,12 +62,11 @@ routes = web.RouteTableDef()
 
 
 @routes.post("/api/v1/calls/outbound")
-@Operation(
+@of_agent(
     summary="Places one call, or a batch of up to 100",
     body=OutboundRequest,
     answer=OutboundResponse | BatchResponse | TrialResponse,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
     headers={IDEMPOTENCY_KEY: "The same key with the same body gets the same answer, and one call"},
 )
@@ -168,13 +167,12 @@ def batch_answer(receipt: BatchReceipt, wanted: OutboundRequest, calls: list[Bat
 
 
 @routes.post("/api/v1/calls/queue/cancel/{phoneNumber}")
-@Operation(
+@of_agent(
     summary="Cancels what waits to be dialled to a number, however it is written",
     body=CancelRequest,
     body_required=False,
     answer=CancelResponse,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404,),
 )
 async def cancel(request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation
+from api.http.operation import of_agent
 from api.schemas import calls as models
 from mediaserver.errors import Conflict, InvalidRequest
 from mediaserver.rooms.errors import RoomClosed, RoomFull
@@ -16,17 +16,17 @@ from mediaserver.rooms.participant import Participant, Permissions
 from mediaserver.rooms.tokens import Grant
 
 ROOM = "/api/v1/rooms/{roomName}"
+EITHER = (Scope.WEB_CALLS, Scope.CALLS)
 PARTICIPANTS = ROOM + "/participants"
 
 routes = web.RouteTableDef()
 
 
 @routes.get(PARTICIPANTS)
-@Operation(
+@of_agent(
     summary="Lists who is in a room, the agent included",
     answer=models.ParticipantList,
-    scopes=(Scope.WEB_CALLS, Scope.CALLS),
-    about=About.AGENT,
+    scopes=EITHER,
     errors=(404,),
 )
 async def list_participants(request: web.Request) -> web.Response:
@@ -36,12 +36,11 @@ async def list_participants(request: web.Request) -> web.Response:
 
 
 @routes.post(PARTICIPANTS)
-@Operation(
+@of_agent(
     summary="Calls a number into a room, over the trunk of its agent",
     body=models.CallInBody,
     answer=models.ParticipantView,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def call_in(request: web.Request) -> web.Response:
@@ -58,11 +57,10 @@ async def call_in(request: web.Request) -> web.Response:
 
 
 @routes.delete(PARTICIPANTS + "/{identity}")
-@Operation(
+@of_agent(
     summary="Puts somebody out of a room; a telephone is hung up",
     answer=models.Removed,
-    scopes=(Scope.WEB_CALLS, Scope.CALLS),
-    about=About.AGENT,
+    scopes=EITHER,
     errors=(404,),
 )
 async def remove(request: web.Request) -> web.Response:
@@ -72,12 +70,11 @@ async def remove(request: web.Request) -> web.Response:
 
 
 @routes.post(ROOM + "/tokens")
-@Operation(
+@of_agent(
     summary="Makes a token for one more participant: a colleague, or a supervisor who only listens",
     body=models.TokenBody,
     answer=models.TokenView,
     scopes=(Scope.WEB_CALLS,),
-    about=About.AGENT,
     errors=(404,),
 )
 async def make_token(request: web.Request) -> web.Response:

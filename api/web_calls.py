@@ -10,7 +10,7 @@ from aiohttp import web
 from api.calls import prompt_texts
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation
+from api.http.operation import of_agent
 from api.schemas.calls import WebCallMetadata, WebCallRequestBody, WebCallResponse
 from mediaserver.errors import InvalidRequest
 from mediaserver.rooms.web_call import WebCallRequest
@@ -23,12 +23,11 @@ _NOT_IN_A_REF = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @routes.post("/api/v1/web-calls/connect")
-@Operation(
+@of_agent(
     summary="Opens a browser session with an agent",
     body=WebCallRequestBody,
     answer=WebCallResponse,
     scopes=(Scope.WEB_CALLS,),
-    about=About.AGENT,
     errors=(404, 500),
 )
 async def connect(request: web.Request) -> web.Response:

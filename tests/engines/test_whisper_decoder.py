@@ -345,24 +345,24 @@ asyncio.run(main())
     assert done.stdout.split() == ["5", "True"]
 
 
-@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
-async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path, name: str) -> None:
-    """Of a broken tokenizer.json a bare `Exception` is raised."""
+@pytest.fixture(params=["model.bin", "tokenizer.json"])
+def broken(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A model of which one file is none. Of a broken tokenizer.json a bare `Exception` is raised."""
     model = tmp_path / "model"
     shutil.copytree(MODEL_DIR, model)
-    (model / name).write_bytes(b"half of a wheel")
-    engine = FasterWhisper.from_settings({**SETTINGS, "model": str(model)})
+    (model / request.param).write_bytes(b"half of a wheel")
+    return model
+
+
+async def test_a_model_that_cannot_be_loaded_says_why(broken: Path) -> None:
+    engine = FasterWhisper.from_settings({**SETTINGS, "model": str(broken)})
     with pytest.raises(EngineMissing, match=r"does not load: .+"):
         await engine.start()
     await engine.close()
 
 
-@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
-async def test_a_trial_of_a_model_that_cannot_be_loaded_says_why(tmp_path: Path, name: str) -> None:
-    model = tmp_path / "model"
-    shutil.copytree(MODEL_DIR, model)
-    (model / name).write_bytes(b"half of a wheel")
-    trial = await try_whisper(model, window_s=1, compute_type="int8")
+async def test_a_trial_of_a_model_that_cannot_be_loaded_says_why(broken: Path) -> None:
+    trial = await try_whisper(broken, window_s=1, compute_type="int8")
     assert trial.cpu_ms == 0
     assert "process ended" not in trial.problem
     assert trial.problem

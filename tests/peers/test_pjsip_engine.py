@@ -18,6 +18,7 @@ from sip.states import CallState, HangupCause
 from sip.trunk import Trunk
 from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_rtp_range
+from tests.support.sip.sip_phones import address
 from tests.support.speech.leg import Party
 from tests.support.speech.tones import tone
 from tests.support.waiting import until
@@ -35,11 +36,10 @@ class Line:
 
     @staticmethod
     def _trunk(of: Endpoint, to: Endpoint, engine: str) -> Trunk:
-        assert to.udp_address is not None
         return of.add_trunk(
             TrunkSettings(
                 id="line",
-                uri=f"sip:127.0.0.1:{to.udp_address[1]}",
+                uri=f"sip:127.0.0.1:{address(to)[1]}",
                 caller_id="100",
                 allow_from=("127.0.0.1",),
                 engine="pjsua2" if engine == "pjsua2" else "native",

@@ -12,6 +12,7 @@ import pytest
 from sip.states import CallState, HangupCause
 from sip.trunk_settings import TrunkSettings
 from tests.peers.test_pjsip_engine import Line, line
+from tests.support.sip.sip_phones import address
 from tests.support.waiting import until
 
 __all__ = ["line"]
@@ -32,8 +33,7 @@ async def test_an_invite_that_pjsip_cannot_read_costs_no_other_call(line: Line, 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as raw:
         raw.bind(("127.0.0.1", 0))
         raw.setblocking(False)
-        assert line.ours.udp_address is not None
-        await loop.sock_sendto(raw, _invite(line, raw.getsockname()[1], field), line.ours.udp_address)
+        await loop.sock_sendto(raw, _invite(line, raw.getsockname()[1], field), address(line.ours))
         offered = await asyncio.wait_for(anext(line.ours.incoming()), 5)
         await offered.ring()
         status = 0
@@ -58,9 +58,8 @@ async def test_a_process_that_is_killed_twice_still_ends_its_calls(line: Line) -
 
 
 def _invite(line: Line, port: int, field: str) -> bytes:
-    assert line.ours.udp_address is not None
     head = [
-        f"INVITE sip:300@127.0.0.1:{line.ours.udp_address[1]} SIP/2.0",
+        f"INVITE sip:300@127.0.0.1:{address(line.ours)[1]} SIP/2.0",
         f"Via: SIP/2.0/UDP 127.0.0.1:{port};branch=z9hG4bKstrange;rport",
         "Max-Forwards: 70",
         f"From: <sip:200@127.0.0.1:{port}>;tag=strange",

@@ -6,7 +6,6 @@ import asyncio
 import io
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from tests.support.node.node import (
     bearer,
     only_report,
     place_call,
+    reached,
     running,
     until_final,
     write_site,
@@ -64,17 +64,10 @@ async def test_an_agent_calls_a_registered_phone(tmp_path: Path) -> None:
     async with running(site) as (server, client), phone:
         await until(lambda: server.endpoint.trunks["carrier"].telephones)
         call_id = await place_call(client)
-        async with asyncio.timeout(20):
-            while (await status_of(client, call_id)) != "ANSWERED":
-                await asyncio.sleep(0.1)
+        await reached(client, call_id, "ANSWERED")
         async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)):
             report = await until_final(client, call_id)
     assert report["status"] == "COMPLETED"
-
-
-async def status_of(client: Any, call_id: str) -> str:
-    async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
-        return str((await answer.json())["status"])
 
 
 async def test_a_wrong_password_registers_nothing(tmp_path: Path) -> None:
@@ -96,9 +89,7 @@ async def test_a_registered_phones_audio_is_protected_and_no_trace_shows_a_key(t
     async with running(site) as (server, client), phone:
         await until(lambda: server.endpoint.trunks["carrier"].telephones)
         call_id = await place_call(client)
-        async with asyncio.timeout(20):
-            while (await status_of(client, call_id)) != "ANSWERED":
-                await asyncio.sleep(0.1)
+        await reached(client, call_id, "ANSWERED")
         await asyncio.sleep(1.5)
         async with client.post(f"/api/v1/calls/{call_id}/hangup", headers=bearer(KEY)):
             report = await until_final(client, call_id)

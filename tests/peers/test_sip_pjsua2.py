@@ -170,8 +170,7 @@ async def test_a_caller_proves_who_they_are(phone: Endpoint, tmp_path: Path) -> 
         phone.add_trunk(
             TrunkSettings(id="digest", uri="sip:192.0.2.1", username="acme", password="secret", caller_id="x")
         )
-        assert phone.udp_address is not None
-        target = f"sip:+14155550101@127.0.0.1:{phone.udp_address[1]}"
+        target = f"sip:+14155550101@127.0.0.1:{address(phone)[1]}"
         known.do("dial", uri=target)
         async with asyncio.timeout(10):
             call = await anext(phone.incoming())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ import pytest
 from sip.auth.challenge import Credentials
 from sip.auth.digest import Authorizer
 from sip.message.message import Request, Response, parse
-from tests.support.node.node import KEY, Site, bearer, only_report, running, until_final, write_site
+from tests.support.node.node import KEY, Site, bearer, only_report, reached, running, until_final, write_site
 from tests.support.sip.baresip import baresip
 from tests.support.sip.raw_call import RawCall
 from tests.support.waiting import until
@@ -105,17 +104,6 @@ async def placed(client: Any) -> dict[str, Any]:
     status, told = await call_user(client)
     assert status == 200, told
     return dict(told["data"])
-
-
-async def status_of(client: Any, call_id: str) -> str:
-    async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
-        return str((await answer.json())["status"])
-
-
-async def reached(client: Any, call_id: str, status: str) -> None:
-    async with asyncio.timeout(20):
-        while (await status_of(client, call_id)) != status:
-            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])

@@ -15,6 +15,7 @@ from sip.trunk_settings import TrunkSettings
 from tests.support.ports import free_port
 from tests.support.sip.raw_call import RawCall
 from tests.support.sip.raw_carrier import raw_carrier, says
+from tests.support.sip.sip_phones import address
 from tests.support.waiting import until
 
 PUBLIC = "203.0.113.7"
@@ -57,20 +58,18 @@ async def test_registrars_and_pinged_servers_see_it(options: dict[str, object]) 
 
 @pytest.mark.parametrize(("public", "seen"), [(PUBLIC, PUBLIC), ("", "127.0.0.1")])
 async def test_who_calls_by_a_trunk_sees_it(public: str, seen: str) -> None:
-    async with endpoint(9, public) as phone:
-        assert phone.udp_address is not None
-        async with RawCall(phone.udp_address[1], "100") as caller:
-            caller.invite()
-            call = await anext(phone.incoming())
-            await call.answer()
-            answer = await caller.final()
-            caller.take_answer(answer)
-            caller.send(caller.request("ACK", cseq=1))
-            assert answer.headers.get("Contact") is not None
-            assert answer.contacts[0].uri.host == seen
-            assert f"c=IN IP4 {seen}".encode() in answer.body
-            hanging_up = asyncio.create_task(call.hang_up())
-            bye = await caller.asked("BYE")
-            assert bye.via.host == seen
-            caller.reply(bye)
-            await hanging_up
+    async with endpoint(9, public) as phone, RawCall(address(phone)[1], "100") as caller:
+        caller.invite()
+        call = await anext(phone.incoming())
+        await call.answer()
+        answer = await caller.final()
+        caller.take_answer(answer)
+        caller.send(caller.request("ACK", cseq=1))
+        assert answer.headers.get("Contact") is not None
+        assert answer.contacts[0].uri.host == seen
+        assert f"c=IN IP4 {seen}".encode() in answer.body
+        hanging_up = asyncio.create_task(call.hang_up())
+        bye = await caller.asked("BYE")
+        assert bye.via.host == seen
+        caller.reply(bye)
+        await hanging_up

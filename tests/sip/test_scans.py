@@ -190,8 +190,7 @@ async def test_no_answer_to_a_stranger_is_longer_than_what_it_sent(method: str) 
 async def test_calls_that_are_up_and_answers_to_ours_are_not_hit_by_a_ban() -> None:
     """The scanner shares the address of somebody who is called from here."""
     async with endpoint() as phone, endpoint() as other, socket_at("127.0.0.1", phone) as scanner:
-        assert other.udp_address is not None
-        host, port = other.udp_address
+        host, port = address(other)
         other.add_trunk(TrunkSettings(id="in", uri="sip:192.0.2.1", allow_from=("127.0.0.1/32",)))
         sweep(scanner, "OPTIONS", 40, *LONG)
         await until(lambda: phone.stats.banned == 1)
@@ -245,8 +244,7 @@ async def test_datagrams_in_the_name_of_somebody_do_not_silence_their_connection
     async with endpoint(tcp=True) as phone, socket_at(SCANNER, phone) as forger:
         sweep(forger, "OPTIONS", 40, *LONG)
         await until(lambda: phone.stats.banned == 1)
-        assert phone.tcp_address is not None
-        reader, writer = await asyncio.open_connection(*phone.tcp_address, local_addr=(SCANNER, 0))
+        reader, writer = await asyncio.open_connection(*address(phone, "tcp"), local_addr=(SCANNER, 0))
         forger.send = writer.write  # type: ignore[method-assign]
         forger.ask("OPTIONS", "100", *LONG)
         async with asyncio.timeout(2):

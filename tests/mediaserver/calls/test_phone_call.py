@@ -35,6 +35,7 @@ from tests.support.node.node import (
     bearer,
     database_on,
     place_call,
+    reached,
     rows_of,
     running,
     until_final,
@@ -79,12 +80,6 @@ async def report(client: Client, call_id: str) -> dict[str, Any]:
     async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
         content: dict[str, Any] = await answer.json()
         return content
-
-
-async def until_status(client: Client, call_id: str, status: str) -> None:
-    async with asyncio.timeout(10):
-        while (await report(client, call_id))["status"] != status:
-            await asyncio.sleep(0.02)
 
 
 async def hang_up(client: Client, call_id: str) -> str:
@@ -199,7 +194,7 @@ async def test_a_call_whose_trunk_this_node_does_not_know_yet_is_dialled_when_it
         assert (await report(client, call_id))["status"] == "PENDING"
         assert side.calls == []
         set_trunks(server.endpoint, server.directory)
-        await until_status(client, call_id, "RINGING")
+        await reached(client, call_id, "RINGING")
         assert len((await report(client, call_id))["attempts"]) == 1
 
 
@@ -218,7 +213,7 @@ async def test_a_call_that_no_node_can_place_is_ended_with_the_reason(
 async def test_a_ringing_call_is_cancelled_by_the_api(site: Site) -> None:
     async with carrier(site, rings) as side, running(site) as (_, client):
         call_id = await place_call(client)
-        await until_status(client, call_id, "RINGING")
+        await reached(client, call_id, "RINGING")
         assert await hang_up(client, call_id) == "requested"
         call = await until_final(client, call_id)
         assert (call["status"], call["hangupCause"]) == ("CANCELLED", "cancelled")
@@ -229,7 +224,7 @@ async def test_a_ringing_call_is_cancelled_by_the_api(site: Site) -> None:
 async def test_a_conversation_is_ended_by_the_api(site: Site) -> None:
     async with carrier(site, stays) as side, running(site) as (_, client):
         call_id = await place_call(client)
-        await until_status(client, call_id, "ANSWERED")
+        await reached(client, call_id, "ANSWERED")
         assert await hang_up(client, call_id) == "requested"
         call = await until_final(client, call_id)
         assert (call["status"], call["endedBy"]) == ("COMPLETED", "local")
@@ -292,7 +287,7 @@ async def test_calls_in_progress_end_with_the_server_and_are_accounted_for(site:
     async with carrier(site, stays) as side:
         async with running(site) as (_, client):
             call_id = await place_call(client)
-            await until_status(client, call_id, "ANSWERED")
+            await reached(client, call_id, "ANSWERED")
         await asyncio.wait_for(side.calls[0].ended(), 30)
         async with running(site) as (_, client):
             call = await report(client, call_id)
@@ -305,7 +300,7 @@ async def test_a_call_that_outlasts_the_drain_is_ended_and_written(tmp_path: Pat
     with fake_models():
         async with carrier(site, stays), running(site) as (server, client):
             call_id = await place_call(client)
-            await until_status(client, call_id, "ANSWERED")
+            await reached(client, call_id, "ANSWERED")
             calls = server._calls
             assert calls is not None
             assert (calls.holds(call_id), calls.holds("another")) == (True, False)
@@ -319,7 +314,7 @@ async def test_a_call_that_outlasts_the_drain_is_ended_and_written(tmp_path: Pat
 async def test_a_draining_server_lets_calls_end_and_takes_no_new_ones(site: Site) -> None:
     async with carrier(site, says_yes) as side, running(site) as (server, client):
         call_id = await place_call(client)
-        await until_status(client, call_id, "ANSWERED")
+        await reached(client, call_id, "ANSWERED")
         draining = asyncio.create_task(server.drain())
         await asyncio.sleep(0)
         body = {"agentId": OUTBOUND, "phoneNumber": NUMBER, "promptVariables": {"name": "Bo"}}
@@ -343,7 +338,7 @@ async def test_a_call_goes_on_while_the_database_is_away(tmp_path: Path) -> None
         answering = partial(says_yes, picks_up=picks_up)
         async with carrier(site, answering) as side, running(site) as (server, client):
             call_id = await place_call(client)
-            await until_status(client, call_id, "RINGING")
+            await reached(client, call_id, "RINGING")
             with locked(site.data_dir / "mediaserver.db"):
                 picks_up.set()
                 await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)
@@ -362,7 +357,7 @@ async def test_a_call_goes_on_while_the_database_server_is_down(tmp_path: Path) 
             answering = partial(says_yes, picks_up=picks_up)
             async with carrier(site, answering) as side, running(site) as (server, client):
                 call_id = await place_call(client)
-                await until_status(client, call_id, "RINGING")
+                await reached(client, call_id, "RINGING")
                 await asyncio.to_thread(cluster.crash)
                 picks_up.set()
                 await until(lambda: side.calls and side.calls[0].state is CallState.ENDED)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.audio import wav
-from tests.peers.test_users import placed, reached, signed, users_site
+from tests.peers.test_users import placed, signed, users_site
 from tests.support.http.models import fake_models
 from tests.support.node.node import (
     ASKING_NUMBER,
@@ -20,6 +20,7 @@ from tests.support.node.node import (
     asking_agent,
     bearer,
     only_report,
+    reached,
     running,
     until_final,
 )

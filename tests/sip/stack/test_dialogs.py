@@ -18,6 +18,7 @@ from sip.trunk_settings import TrunkSettings
 from tests.support.hostile.rogue import CLOSED, Rogue, Socket, rogue, traps, udp
 from tests.support.ports import free_rtp_range
 from tests.support.sip.raw_call import RawCall
+from tests.support.sip.sip_phones import address
 from tests.support.waiting import until
 
 ELSEWHERE = "127.0.0.99"
@@ -125,7 +126,7 @@ async def test_the_far_end_may_speak_from_where_it_shows_itself(
         }
         allow_from = (f"{ELSEWHERE}/32",) if shown == "allow_from" else ()
         call = await placed(phone, far, lines[shown], allow_from=allow_from)
-        far.server = phone.udp_address or ("", 0)
+        far.server = address(phone) or ("", 0)
         second.arrived.clear()
         far.send(far.request("BYE", 5), by=second)
         assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.NORMAL
@@ -136,12 +137,11 @@ async def test_the_far_end_may_speak_from_where_it_shows_itself(
 
 async def test_a_cancel_with_the_right_branch_from_elsewhere_cancels_nothing(phone: Endpoint) -> None:
     phone.add_trunk(line())
-    assert phone.udp_address is not None
-    async with RawCall(phone.udp_address[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
+    async with RawCall(address(phone)[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
         cancel = caller.invite().replace(b"INVITE", b"CANCEL")
         call = await offered(phone)
         await call.ring()
-        stranger.transport.sendto(cancel, phone.udp_address)
+        stranger.transport.sendto(cancel, address(phone))
         await until(lambda: statuses(stranger))
         assert (statuses(stranger), call.state) == ([481], CallState.RINGING)
         assert phone.stats.foreign == 1
@@ -152,15 +152,14 @@ async def test_a_cancel_with_the_right_branch_from_elsewhere_cancels_nothing(pho
 async def test_an_ack_from_elsewhere_brings_no_media_address(phone: Endpoint) -> None:
     """The caller offers nothing in its INVITE: the ACK has the answer, and says where the audio goes."""
     phone.add_trunk(line())
-    assert phone.udp_address is not None
-    async with RawCall(phone.udp_address[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
+    async with RawCall(address(phone)[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
         caller.send(caller.request("INVITE", cseq=1))
         call = await offered(phone)
         answering = asyncio.ensure_future(call.answer())
         caller.take_answer(await caller.final())
         theirs = caller.offer.replace(str(caller.rtp.port), "9").replace("127.0.0.1", ELSEWHERE)
         kind = "Content-Type: application/sdp"
-        stranger.transport.sendto(caller.request("ACK", kind, body=theirs, cseq=1), phone.udp_address)
+        stranger.transport.sendto(caller.request("ACK", kind, body=theirs, cseq=1), address(phone))
         await until(lambda: phone.stats.foreign)
         assert not answering.done()
         caller.send(caller.request("ACK", kind, body=caller.offer, cseq=1))
@@ -172,8 +171,7 @@ async def test_an_ack_from_elsewhere_brings_no_media_address(phone: Endpoint) ->
 
 async def test_a_prack_from_elsewhere_acknowledges_nothing(phone: Endpoint) -> None:
     phone.add_trunk(line())
-    assert phone.udp_address is not None
-    async with RawCall(phone.udp_address[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
+    async with RawCall(address(phone)[1], "100") as caller, udp(ELSEWHERE, caller.sip.port) as stranger:
         lines = ("Require: 100rel", "Content-Type: application/sdp")
         caller.send(caller.request("INVITE", *lines, body=caller.offer, cseq=1))
         call = await offered(phone)
@@ -182,7 +180,7 @@ async def test_a_prack_from_elsewhere_acknowledges_nothing(phone: Endpoint) -> N
             pass
         caller.take_tag(ringing)
         rack = f"RAck: {ringing.header('RSeq')} 1 INVITE"
-        stranger.transport.sendto(caller.request("PRACK", rack, cseq=2), phone.udp_address)
+        stranger.transport.sendto(caller.request("PRACK", rack, cseq=2), address(phone))
         await until(lambda: statuses(stranger))
         assert statuses(stranger) == [481]
         caller.send(caller.request("PRACK", rack, cseq=2))
@@ -191,10 +189,11 @@ async def test_a_prack_from_elsewhere_acknowledges_nothing(phone: Endpoint) -> N
 
 async def test_the_connection_of_the_invite_counts_and_another_address_does_not(phone: Endpoint) -> None:
     phone.add_trunk(line())
-    assert phone.tcp_address is not None
-    reader, writer = await asyncio.open_connection(*phone.tcp_address, local_addr=("127.0.0.1", 0))
-    strange_reader, stranger = await asyncio.open_connection(*phone.tcp_address, local_addr=(ELSEWHERE, 0))
-    async with RawCall(phone.tcp_address[1], "100") as caller:
+    reader, writer = await asyncio.open_connection(*address(phone, "tcp"), local_addr=("127.0.0.1", 0))
+    strange_reader, stranger = await asyncio.open_connection(
+        *address(phone, "tcp"), local_addr=(ELSEWHERE, 0)
+    )
+    async with RawCall(address(phone, "tcp")[1], "100") as caller:
         kind = "Content-Type: application/sdp"
 
         def over_tcp(data: bytes) -> bytes:
@@ -226,8 +225,7 @@ async def test_a_caller_behind_a_nat_is_hung_up_where_it_called_from(phone: Endp
     """Its Contact is an address of its own network, which is closed to us: the BYE goes the way that its
     INVITE came."""
     phone.add_trunk(line(egress=EgressPolicy(["127.0.0.1/32"])))
-    assert phone.udp_address is not None
-    async with traps() as lure, RawCall(phone.udp_address[1], "100") as caller:
+    async with traps() as lure, RawCall(address(phone)[1], "100") as caller:
         contact = f"sip:raw@127.0.0.1:{caller.sip.port}".encode()
 
         def behind_nat(data: bytes) -> bytes:
@@ -251,8 +249,7 @@ async def test_an_offer_of_media_at_a_closed_address_is_488(
     phone: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     phone.add_trunk(line(egress=EgressPolicy(["127.0.0.1/32"])))
-    assert phone.udp_address is not None
-    async with RawCall(phone.udp_address[1], "100") as caller:
+    async with RawCall(address(phone)[1], "100") as caller:
         offer = caller.offer.replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {CLOSED}")
         caller.send(caller.request("INVITE", "Content-Type: application/sdp", body=offer, cseq=1))
         assert (await caller.final()).status == 488
@@ -263,8 +260,7 @@ async def test_an_offer_of_media_at_a_closed_address_is_488(
 
 async def test_media_of_the_caller_itself_is_open_without_a_network_that_says_so(phone: Endpoint) -> None:
     phone.add_trunk(line(egress=EgressPolicy()))
-    assert phone.udp_address is not None
-    async with RawCall(phone.udp_address[1], "100") as caller:
+    async with RawCall(address(phone)[1], "100") as caller:
         caller.invite()
         call = await offered(phone)
         answering = asyncio.ensure_future(call.answer())

@@ -28,6 +28,7 @@ from pipeline import registry
 from tests.support.http.models import fake_models
 from tests.support.node import postgres
 from tests.support.node.forked import Forked
+from tests.support.node.store import rows_in
 from tests.support.ports import free_port, free_rtp_ports
 
 OUTBOUND = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -300,15 +301,7 @@ def database_on(engine: str) -> Iterator[str]:
 
 async def rows_of(site: Site, sql: str, **values: Any) -> list[dict[str, Any]]:
     """Rows of the site's database, past the server."""
-    db = await open_database(site.database, Path(site.data_dir))
-    try:
-        return await db.read(lambda tx: [_as_dict(row) for row in tx.rows(sql, **values)])
-    finally:
-        await db.close()
-
-
-def _as_dict(row: Any) -> dict[str, Any]:
-    return dict(row)
+    return await rows_in(open_database(site.database, Path(site.data_dir)), sql, **values)
 
 
 # A server in this process ---------------------------------------------------------------------------------
@@ -386,6 +379,16 @@ async def until_final(
                 report: dict[str, Any] = await answer.json()
             if report.get("endedAt"):
                 return report
+            await asyncio.sleep(0.05)
+
+
+async def reached(client: Client, call_id: str, status: str) -> None:
+    """Returns when the call has that status."""
+    async with asyncio.timeout(20):
+        while True:
+            async with client.get(f"/api/v1/calls/{call_id}", headers=bearer(KEY)) as answer:
+                if (await answer.json())["status"] == status:
+                    return
             await asyncio.sleep(0.05)
 
 

@@ -23,7 +23,7 @@ from bench.support.cluster import Cluster
 from mediaserver.store.store import Store
 from tests.support.node.chaos import WAITING, Chaos, prepared
 from tests.support.node.chaos_node import PLACES
-from tests.support.node.store import ENGINES, open_at
+from tests.support.node.store import ENGINES, open_at, rows_in
 
 CHAOS_S = float(os.environ.get("CHAOS_S", "60"))
 
@@ -62,22 +62,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         cluster.remove()
 
 
-async def rows(url: str, sql: str) -> list[dict[str, Any]]:
-    db = await open_at(url)
-    try:
-        return await db.read(lambda tx: [as_dict(row) for row in tx.rows(sql)])
-    finally:
-        await db.close()
-
-
-def as_dict(row: Any) -> dict[str, Any]:
-    return dict(row)
-
-
 async def check_nobody_was_dialled_twice(chaos: Chaos, url: str) -> None:
     dialled = chaos.dialled()
     assert [call_id for call_id, times in dialled.items() if times > 1] == []
-    calls = await rows(url, "SELECT id, status, stage, cause FROM calls")
+    calls = await rows_in(open_at(url), "SELECT id, status, stage, cause FROM calls")
     assert len(calls) == chaos.story.queued
     assert {call["stage"] for call in calls} == {"FINISHED"}
     completed = {call["id"] for call in calls if call["status"] == "COMPLETED"}
@@ -99,15 +87,17 @@ SELECT call_id FROM outbox GROUP BY call_id HAVING COUNT(*) <> MAX(sequence) OR 
 
 async def check_only_killed_nodes_left_unknown_calls(chaos: Chaos, url: str) -> None:
     """And each no more of them than it had at once."""
-    left = {row["node"]: row["calls"] for row in await rows(url, UNKNOWN)}
+    left = {row["node"]: row["calls"] for row in await rows_in(open_at(url), UNKNOWN)}
     assert left.keys() <= chaos.story.killed
     assert max(left.values(), default=0) <= PLACES
-    assert await rows(url, "SELECT call_id FROM attempts WHERE ended_at_ms = 0") == []
+    assert await rows_in(open_at(url), "SELECT call_id FROM attempts WHERE ended_at_ms = 0") == []
 
 
 async def check_events_are_in_order(url: str) -> None:
-    assert await rows(url, GAPS) == []
-    assert await rows(url, "SELECT id FROM batches WHERE status <> 'COMPLETED' OR open <> 0") == []
+    assert await rows_in(open_at(url), GAPS) == []
+    assert (
+        await rows_in(open_at(url), "SELECT id FROM batches WHERE status <> 'COMPLETED' OR open <> 0") == []
+    )
 
 
 async def test_nobody_is_dialled_twice_and_nothing_is_lost(place: Place, tmp_path: Path) -> None:
@@ -170,7 +160,7 @@ async def test_nodes_that_were_stopped_tell_what_became_of_their_calls(place: Pl
     async def go_on() -> None:
         while not stopped or any((await store.counts()).stages.values()):
             await asyncio.sleep(0.1)
-        overdue.extend(await rows(place.url, UNKNOWN))
+        overdue.extend(await rows_in(open_at(place.url), UNKNOWN))
         await asyncio.sleep(1.0)  # a run that waits for open calls only has ended by now
         for pid in set(stopped) & set(chaos.living()):
             os.kill(pid, signal.SIGCONT)

@@ -18,6 +18,7 @@ import pytest_asyncio
 from tests.support.hostile.rogue import CLOSED, Rogue, Traps, rogue, sdp, traps
 from tests.support.http.api_site import ADMIN_KEY, write_api_site
 from tests.support.node.node import KEY, Client, Node, Site, bearer, node_of_module, running, until_final
+from tests.support.sip.sip_phones import address
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -295,13 +296,12 @@ async def test_a_change_of_one_trunk_leaves_the_others_as_they_are(site: Node) -
 
 async def test_what_stands_in_a_via_leads_no_answer_elsewhere(site: Node, far: Rogue, lure: Traps) -> None:
     server, _ = site
-    assert server.endpoint.udp_address is not None
     via = f"SIP/2.0/UDP {CLOSED}:{lure.port};branch=z9hG4bKv;maddr={CLOSED};received={CLOSED};rport"
     request = (
         f"OPTIONS sip:100@127.0.0.1 SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\nFrom: <sip:x@h>;tag=f\r\n"
         "To: <sip:100@h>\r\nCall-ID: via\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
     )
-    far.server = server.endpoint.udp_address
+    far.server = address(server.endpoint)
     far.send(request.encode())
     await until(lambda: far.responses)
     assert lure.caught == []

@@ -20,6 +20,7 @@ from tests.support.node.store import (
     agent_of,
     company,
     new_call,
+    new_inbound,
     opened,
     settings,
     trunk,
@@ -37,14 +38,7 @@ DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
 
 
 def inbound(number: int) -> NewInboundCall:
-    return NewInboundCall(
-        company_id="acme",
-        agent_id=agent_of("acme"),
-        trunk_id="carrier",
-        phone_number=f"+96650000{number:04}",
-        called_number="+966110000000",
-        webhook_id="wh",
-    )
+    return new_inbound(f"+96650000{number:04}", called_number="+966110000000")
 
 
 def web(number: int) -> NewWebCall:
