@@ -15,6 +15,7 @@ from api import (
     rooms,
     sip_socket,
     speech,
+    supervisors,
     talk_page,
     traces,
     twirp,
@@ -53,7 +54,7 @@ def build(server: Server) -> web.Application:
     app.add_routes(traces.routes)  # before the calls, whose ids may look like file names
     app.add_routes(calls.routes)
     app.add_routes(web_calls.routes)
-    for each in (resources, keys, webhooks, bans, batches, rooms, personal_data):
+    for each in (resources, keys, webhooks, bans, batches, rooms, supervisors, personal_data):
         app.add_routes(each.routes)
     app.add_routes(health.routes)
     speech.set_up(app)
@@ -71,5 +72,6 @@ def build(server: Server) -> web.Application:
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_shutdown.append(live_events.end)
     app.on_response_prepare.append(whip.open_to_pages)
+    app.on_response_prepare.append(talk_page.open_to_pages)
     app.on_response_prepare.append(headers.describe)
     return app

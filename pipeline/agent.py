@@ -80,10 +80,21 @@ class TransferFailed:
     apology: str = ""
 
 
-AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent | TransferFailed
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The caller is back from a person of the company, who had taken the call over. `said`: what both said
+    meanwhile; `heard` and `interrupted`: of the agent's words before, as in `UserSaid`."""
 
-Opening = CallOpened | TransferFailed
-"""The events that a conversation begins with, the second one after a transfer."""
+    said: tuple[TranscriptEntry, ...] = ()
+    heard: str = ""
+    interrupted: bool = False
+
+
+AgentEvent = CallOpened | UserSaid | UserKeyed | UserSilent | TransferFailed | HandedBack
+
+Opening = CallOpened | TransferFailed | HandedBack
+"""The events that a conversation begins with, the second one after a transfer, the third one after a person
+took it over."""
 
 
 # Acts, with which the agent answers -------------------------------------------------------------------------
@@ -281,6 +292,14 @@ class Summarising(Protocol):
 
     async def summarise(self, transcript: Sequence[TranscriptEntry]) -> str:
         """Returns the conversation so far in a few sentences to be spoken. Raises `EngineError`."""
+
+
+@runtime_checkable
+class Advised(Protocol):
+    """A conversation that can be told something which the caller does not hear."""
+
+    def advise(self, text: str) -> bool:
+        """Takes a supervisor's `text` into account from the next answer on; False: this one cannot."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ class EndReason(StrEnum):
     AGENT = "agent"  # the agent hung up, its words heard
     FAR_END = "far_end"  # the leg ended: the caller hung up, or the media died
     TRANSFER = "transfer"  # the agent transfers the caller: the leg stays up for the transfer
+    TAKEN_OVER = "taken_over"  # a supervisor talks in the agent's place: the leg stays up
     SILENCE = "silence"  # nobody spoke through every reprompt
     MAX_DURATION = "max_duration"
     ENGINE_ERROR = (

@@ -26,6 +26,7 @@ class Role(StrEnum):
 
     CALLER = "caller"
     AGENT = "agent"
+    COLLEAGUE = "colleague"  # a person who took the call over from the agent
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,12 @@ def decline(call: Call, move: Move) -> None:
     call.tell(move, 603)
 
 
+def keep_place(call: Call, by: Call) -> int:
+    """Returns the status with which a call that is to take the place of `call` is refused, as every call does
+    unless told otherwise."""
+    return 603
+
+
 class Call:
     """One call (a `pipeline.leg.Leg`). `state` moves OFFERED or DIALING, RINGING, ANSWERED, ENDED.
 
@@ -167,6 +173,7 @@ class Call:
         self.retry_after_s: int | None = None
         self.definite = self.early_media = False
         self.on_refer: Callable[[Call, Move], None] = decline
+        self.on_replace: Callable[[Call, Call], int] = keep_place  # 0: the second takes the place
         self.trace: CallTrace | None = None  # None: the endpoint keeps none
         self.onward = Onward(phone.loop)
         self._phone = phone
@@ -276,7 +283,7 @@ class Call:
 
     @property
     def movable(self) -> bool:
-        """Whether a REFER of the far end may be obeyed; `on_refer` is called with each."""
+        """Whether `on_refer` and `on_replace` are called with REFERs and INVITEs that lead elsewhere."""
         return self._trunk.accept_refer
 
     def tell(self, move: Move, status: int) -> None:
@@ -310,9 +317,12 @@ class Call:
             if self.state is not CallState.ENDED:
                 self._stream.attach(self._listener, self._source)
 
+    def position(self) -> int:
+        """Returns where the far end's next frame is on its media clock."""
+        return self._stream.position
+
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Attaches a listener and a source to the call's audio; None detaches. A listener attached after the
-        end is told of the end at once."""
+        """Attaches a listener and a source; None detaches. A listener is told at once of an end before."""
         self._listener, self._source = listener, source
         if self.state is CallState.ENDED:
             self._tell_listener(self._phone.loop.time())

@@ -113,7 +113,7 @@ class Endpoint:
         self._calls: dict[str, Call] = {}
         self._invites: dict[DialogSetId, tuple[AnyInvite, Call]] = {}
         self._gate = AdmissionPolicy.of(settings, self._trunks, room=self._has_room)
-        self._offered = OfferedCalls()
+        self._offered = OfferedCalls(self._invites, self._trunks)
         self._gate.undecided = self._offered.__len__
         self._open, self._blocked, self._engines = False, 0, Engines()
         self.processes = self._engines.processes  # of PJSIP
@@ -130,6 +130,7 @@ class Endpoint:
     async def start(self) -> None:
         """Binds the sockets, starts to register. Raises OSError, and `LocalError` for unusable settings."""
         self._driver = Driver(self.settings, self._gate, self._take)
+        self._driver.stack.within.admitted_as = self._offered.admitted_as
         self._driver.stack.offered_by = self._engines.start(self._driver.loop, self._driver.flush)
         self.pacer = Pacer(self._driver.loop)
         await self._driver.open()
@@ -333,13 +334,12 @@ class Endpoint:
         if not invite.describe(capabilities, now):
             stream.close()
             return
-        parties = Parties.of_invite(
-            invite.transaction.request, event.called, trunk.settings, event.admitted.user
-        )
+        request = invite.transaction.request
+        parties = Parties.of_invite(request, event.called, trunk.settings, event.admitted.user)
         call = Call(self._driver, trunk.settings, uuid.uuid4().hex, parties, invite=invite, stream=stream)
         call.on_state(self._moved)
-        self._enlist(call, invite, (invite.transaction.request, event.source))
-        self._offered.put(call, now)
+        self._enlist(call, invite, (request, event.source))
+        self._offered.put(call, now, replaces=event.replaces)
 
     def backlog_s(self) -> float:
         """Returns the longest time in seconds that a message has waited since the last call, in the kernel or

@@ -48,7 +48,8 @@ class TrunkSettings:
     500, 502, 503 or 504, cannot be reached, or says nothing at all for `failover_s`. With an
     `outbound_proxy` requests go there, by a preloaded Route. `follow_redirects`: redirections (3xx) of one
     call that are followed, to the same number only. `options_ping_s`: its servers are asked so often whether
-    they live, 0: never; calls try those that are down last. `username` and
+    they live, 0: never; calls try those that are down last. `keep_alive_s`: the longest time between two
+    keep-alives of the registration's flow, 0: as the registrar asks. `username` and
     `password` answer the trunk's challenges, and admit its calls from addresses other than `allow_from`.
     `codecs` in order of preference. `session_expires_s` 0: no session timer. `symmetric_rtp`: media is sent
     to where it comes from once that source has proved itself (`sip.rtp.latch`), not only to the address in
@@ -81,6 +82,7 @@ class TrunkSettings:
     failover_s: float = 4.0
     follow_redirects: int = 0
     options_ping_s: float = 0
+    keep_alive_s: float = 0
     outbound_proxy: str = ""
     media_timeout_s: float = 30
     reliable_provisional: bool = True

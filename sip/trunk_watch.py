@@ -10,6 +10,7 @@ from sip.dialog.options_ping import OptionsPing, ServerHealth
 from sip.dialog.registration import Registration
 from sip.egress import Egress
 from sip.stack.driver import Driver
+from sip.stack.keep_alive import KeepAlive
 from sip.stack.stun import mapped_address
 from sip.transaction.hop import hop_of
 from sip.trunk import Trunk
@@ -35,6 +36,7 @@ def begin(
             trunk.registration = registration_of(driver, trunk, refused=lambda to: refused(trunk, to))
             trunk.registration.start(driver.loop.time())
             driver.flush()
+            driver.transport.run(keep_alive(driver, trunk, trunk.registration, is_current=is_current))
 
     def moved(address: str) -> None:
         if trunk.registration is not None:
@@ -66,6 +68,26 @@ def registration_of(driver: Driver, trunk: Trunk, *, refused: Callable[[str], No
             "trunk registration changed", extra={"trunk": name, "registered": registered}
         ),
     )
+
+
+async def keep_alive(
+    driver: Driver, trunk: Trunk, registration: Registration, *, is_current: Callable[[Trunk], bool]
+) -> None:
+    """Keeps the flow of a trunk's registration open, until that is another or the trunk is removed."""
+
+    def renew() -> None:
+        logger.warning("flow of a registration is gone", extra={"trunk": trunk.settings.id})
+        registration.start(driver.loop.time())
+        driver.flush()
+
+    pings = KeepAlive(
+        driver.transport,
+        registration,
+        every_s=trunk.settings.keep_alive_s,
+        random=driver.stack.random,
+        renew=renew,
+    )
+    await pings.run(lambda: is_current(trunk) and trunk.registration is registration)
 
 
 async def watch(driver: Driver, trunk: Trunk, *, is_current: Callable[[Trunk], bool]) -> None:

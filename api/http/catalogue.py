@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 
 _V1 = "/api/v1"
+_CALL = f"{_V1}/calls/{{callTaskId}}"
 _ROOM = f"{_V1}/rooms/{{roomName}}"
 
 TAGS: Final[Mapping[str, str]] = {
     "Calls": "Placing, finding and ending calls",
+    "Supervisors": "Who listens, whispers, speaks or takes over in a live call",
     "Batches": "Batches of calls",
     "Do not call": "Numbers that are never dialled",
     "Web calls": "Browser sessions and who is in them",
@@ -39,6 +41,11 @@ _NAMES: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("get", f"{_V1}/calls/{{callTaskId}}/trace.pcap"): ("getTraceFile", "Calls"),
     ("get", f"{_V1}/calls/{{callTaskId}}.pcap"): ("getPcap", "Calls"),
     ("get", f"{_V1}/events"): ("streamEvents", "Calls"),
+    ("get", f"{_CALL}/supervisors"): ("listSupervisors", "Supervisors"),
+    ("post", f"{_CALL}/supervisors"): ("createSupervisor", "Supervisors"),
+    ("patch", f"{_CALL}/supervisors/{{identity}}"): ("changeSupervisor", "Supervisors"),
+    ("delete", f"{_CALL}/supervisors/{{identity}}"): ("removeSupervisor", "Supervisors"),
+    ("post", f"{_CALL}/whisper"): ("whisperToAgent", "Supervisors"),
     ("get", f"{_V1}/batches"): ("listBatches", "Batches"),
     ("get", f"{_V1}/batches/{{batchId}}"): ("getBatch", "Batches"),
     ("post", f"{_V1}/batches/{{batchId}}/pause"): ("pauseBatch", "Batches"),

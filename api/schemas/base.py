@@ -43,7 +43,7 @@ class TranscriptLine(Model):
     with the last word that the caller heard; `interrupted`: the agent was cut off there, and nobody heard the
     words `unheard` after it."""
 
-    role: Literal["agent", "caller"]
+    role: Literal["agent", "caller", "colleague"]
     text: str
     startMs: int
     endMs: int

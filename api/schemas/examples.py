@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from api.schemas import base, calls, data, live, managed, speech, traces
+from api.schemas import base, calls, data, live, managed, speech, supervisors, traces
 from api.schemas.events import DATA, ENVELOPES, EndedData, EventData
 
 _AGENT: Final = "2f1c1a34-6f3e-4f0e-9a63-0d8f2f0f7a11"
@@ -18,6 +18,7 @@ _NUMBER: Final = "+14155550123"
 _AT: Final = "2026-05-04T09:30:00.000Z"
 _LATER: Final = "2026-05-04T09:31:12.480Z"
 _NAMES: Final = {"name": "Mary Williams"}
+_SUPERVISOR: Final = {"identity": "anna", "name": "Anna", "role": "take_over"}
 _USUAL: Final[Mapping[str, Any]] = {
     "callTaskId": _CALL,
     "webhookId": _HOOK_ID,
@@ -316,6 +317,12 @@ EXAMPLES: Final[Mapping[type[BaseModel], Any]] = {
     calls.Removed: {"success": True},
     calls.TokenBody: {"identity": "supervisor", "canPublish": False, "hidden": True},
     calls.TokenView: _JOINING,
+    supervisors.SupervisorBody: {"role": "monitor", "identity": "anna", "name": "Anna"},
+    supervisors.SupervisorToken: {"identity": "anna", "role": "monitor", "roomName": _CALL, **_JOINING},
+    supervisors.SupervisorView: _SUPERVISOR,
+    supervisors.SupervisorList: {"supervisors": [_SUPERVISOR]},
+    supervisors.RoleBody: {"role": "take_over"},
+    supervisors.WhisperBody: {"text": "Offer Saturday, too."},
     calls.LivekitKeyView: {"apiKey": "key_5f2a9c41d0b7e683", "apiSecret": "9f0c…"},
     live.LiveEvent: _of(
         live.LiveEvent,

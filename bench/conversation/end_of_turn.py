@@ -80,9 +80,9 @@ def measure(book: Phrasebook, count: int) -> list[dict[str, Any]]:
     for each in SETS if count >= ALL else SETS[:1]:
         voices = [voice for voice in each.voices if voice.is_there][: None if count >= ALL else 1]
         if voices:
-            found.append({"name": each.name, "voices": len(voices), **_figures(_of_set(each, voices))})
+            found.append({"name": each.name, "voices": len(voices), **cut_offs(_of_set(each, voices))})
     own = asyncio.run(_score(_own(book, count)))
-    found.append({"name": "the bench's own callers, tuned on", "voices": len(VOICES), **_figures(own)})
+    found.append({"name": "the bench's own callers, tuned on", "voices": len(VOICES), **cut_offs(own)})
     return found
 
 
@@ -92,7 +92,8 @@ def _of_set(each: Set, voices: Sequence[Voice]) -> list[Silence]:
     return asyncio.run(_score([moment for some in spoken for moment in some]))
 
 
-def _figures(silences: Sequence[Silence]) -> dict[str, Any]:
+def cut_offs(silences: Sequence[Silence]) -> dict[str, Any]:
+    """Returns the share of pauses that are cut off at each mean delay, with those of a fixed silence."""
     real = _with_real_lengths(silences)
     points, real_points = (
         [(*_at(policy, each), policy) for policy in _policies()] for each in (silences, real)

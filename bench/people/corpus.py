@@ -47,7 +47,7 @@ def said(rate_hz: int) -> list[Spoken]:
     """Returns all recordings with known words, over a line of 8 or 16 kHz."""
     found = [
         Spoken(f"{name.rpartition('/')[2]}.wav", ANNOUNCER, text, _line(name, rate_hz))
-        for name, text in sorted(_texts().items())
+        for name, text in sorted(texts().items())
     ]
     found += [
         Spoken(path.name, PLAYER, _word(path), _on_line(decoded(path), rate_hz))
@@ -83,7 +83,8 @@ def sounds(seconds: float, rate_hz: int) -> Iterator[tuple[str, Pcm]]:
 
 
 @cache
-def _texts() -> dict[str, str]:
+def texts() -> dict[str, str]:
+    """Returns the words of the English recordings whose words are known, by their names."""
     words = {name: text for name, text in ears_corpus.texts().items() if text.split()[0] not in _NO_ANSWERS}
     for line in TEXTS.read_text(encoding="utf-8").splitlines():
         name, colon, text = line.partition(":")

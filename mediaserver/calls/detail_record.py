@@ -47,6 +47,10 @@ class CallDetailRecord(SessionObserver):
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
         """The result of a transfer, for the analysis; None without one."""
+        self.on_over: Callable[[], object] | None = None
+        """Called when the call is over."""
+        self.take_overs: list[dict[str, Any]] = []
+        """The talks of supervisors in the agent's place, for the analysis."""
         self.sip: dict[str, Any] = dict(claim.sip)
         """What SIP said of the call, and the header fields of its INVITE."""
         self.ended_at_ms = 0
@@ -115,16 +119,24 @@ class CallDetailRecord(SessionObserver):
             transcript=[entry_data(entry) for entry in self._entries(result.transcript)],
             turns=self._redacted_turns([turn_data(turn) for turn in result.turns]),
             analysis=self._redacted_analysis(
-                analyse(result)
-                | ({} if self.transfer is None else {"transfer": self.transfer})
-                | ({"recordingConsent": self.consent} if self.consent else {})
-                | ({"toolCalls": [self._tool_data(use) for use in self._tools]} if self._tools else {}),
+                analyse(result) | self._beside(),
                 result,
             ),
             recording_path=str(result.recording) if recorded else "",
             recording_url=url if recorded else "",
             recording_node=self._services.node_url if recorded else "",
         )
+
+    def _beside(self) -> dict[str, Any]:
+        """Returns what the analysis tells beside the conversation."""
+        tools = [self._tool_data(use) for use in self._tools]
+        known = {
+            "transfer": self.transfer,
+            "takeOvers": self.take_overs or None,
+            "recordingConsent": self.consent or None,
+            "toolCalls": tools or None,
+        }
+        return {name: value for name, value in known.items() if value is not None}
 
     def placed(self, direction: str, *, sip_call_id: str = "") -> None:
         """Logs that the call was placed, or has come."""
@@ -165,6 +177,9 @@ class CallDetailRecord(SessionObserver):
             "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
         )
         store, kept = self._services.store, replace(outcome, sip=self.sip)
+        on_over, self.on_over = self.on_over, None
+        if on_over is not None:
+            on_over()
         self.note("finish", lambda: store.finish(self.claim, kept), done=self.settle)
         self._trace(outcome, direction, ended_at_ms)
 
@@ -227,7 +242,7 @@ class CallDetailRecord(SessionObserver):
     def _tool_data(self, use: ToolUse) -> dict[str, Any]:
         arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
         if self.redactor is not None:  # before the cut: half a number is not found
-            arguments, result = self.redactor.arguments(arguments), self.redactor.value(result)
+            arguments, result = self.redactor.value(arguments, integers=True), self.redactor.value(result)
         return {
             "tool": use.name,
             "arguments": arguments,
@@ -253,7 +268,9 @@ class CallDetailRecord(SessionObserver):
     def _redacted_analysis(self, analysis: dict[str, Any], result: SessionResult) -> dict[str, Any]:
         if self.redactor is None:
             return analysis
-        redacted: dict[str, Any] = self.redactor.value(analysis, self.redactor.known_of(result.transcript))
+        known = self.redactor.known_of(result.transcript)
+        redacted: dict[str, Any] = self.redactor.value(analysis, known)
+        redacted["extracted"] = self.redactor.value(analysis["extracted"], known, integers=True)
         return redacted
 
     def _redacted_turns(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,9 @@ from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.policy import Policy, PolicyConversation
 from mediaserver.calls.pre_call_tools import brief
 from mediaserver.calls.services import CallProfile, CallServices
-from pipeline.agent import AgentContext, AgentReport, Conversation, Hearing, Opening, Summarising
+from mediaserver.calls.take_over import TakeOver, TakeOverEnd
+from mediaserver.errors import Conflict
+from pipeline.agent import Advised, AgentContext, AgentReport, Conversation, Hearing, Opening, Summarising
 from pipeline.call_progress.answer_detection import AnswerDetector
 from pipeline.errors import EngineError, RecordingError, boundary, contained
 from pipeline.leg import Leg
@@ -64,6 +66,8 @@ class LiveConversation:
         self._trace_id = trace_id_of(cdr.call_id) if services.tracer is not None else ""
         self.transfer: Going | None = None
         """The transfer that follows the conversation, where the agent started one."""
+        self.taken_over: TakeOver | None = None
+        """The supervisor who talks in the agent's place, None while the agent talks."""
         self.began = 0.0
         """When the conversation began, in seconds of the loop's clock."""
         self.stopped = False
@@ -82,6 +86,8 @@ class LiveConversation:
             self._session.stop()
         if self.transfer is not None:
             self.transfer.stop()
+        if self.taken_over is not None:
+            self.taken_over.end(TakeOverEnd.STOPPED)
 
     async def prepare(self, direction: str) -> str:
         """Runs the agent's pre-call tools; returns "", or the reason for which the call must not be made.
@@ -127,11 +133,9 @@ class LiveConversation:
         )
         with boundary(log, "conversation failed", **cdr.fields()) as failure:
             self.began = cdr.conversation_began()
-            self._session = self._open_session(leg, context, observer or cdr, line)
-            try:
-                return await self._consented(await self._session.run()), ""
-            finally:
-                self._session = None
+            session = self._open_session(leg, context, observer or cdr, line)
+            result = await self._without_agent(await self._run_once(session), leg, observer or cdr)
+            return await self._consented(result), ""
         return None, f"{failure.kind}: {failure.error}"
 
     async def resume(
@@ -139,33 +143,80 @@ class LiveConversation:
     ) -> tuple[SessionResult | None, str]:
         """Goes on after `before`, of which the agent is told the `opening`; without a result of its own,
         returns `before` and the error. Never raises."""
-        agent = self._policy
-        if self.stopped or agent is None:
+        if self.stopped or self._policy is None:
             return before, ""
         with boundary(log, "conversation failed", **self.cdr.fields()) as failure:
-            recording = await self._reopened(before, leg.rate_hz)
-            resumption = Resumption(opening, before, self.began)
-            self._session = self._session_on(
-                leg, agent, observer or self.cdr, recording, resumption=resumption
-            )
-            try:
-                result = await self._session.run()
-            finally:
-                self._session = None
-            return (
-                result if result.recording is not None else replace(result, recording=before.recording)
-            ), ""
+            opened = await self._go_on(before, opening, leg, observer or self.cdr)
+            return await self._without_agent(opened, leg, observer or self.cdr), ""
         return before, f"{failure.kind}: {failure.error}"
+
+    async def _without_agent(
+        self, result: SessionResult, leg: Leg, observer: SessionObserver
+    ) -> SessionResult:
+        """Waits while a supervisor talks in the agent's place, where one took the call over, and goes on
+        with the agent; as often as that happens."""
+        while (taken := self.taken_over) is not None and result.reason is EndReason.TAKEN_OVER:
+            recording = await self._reopened(result, leg.rate_hz)
+            result, handed_back = await taken.run(result, recording, observer)
+            self.cdr.take_overs.append(taken.data())
+            self.taken_over = None
+            if handed_back is not None:
+                result = await self._go_on(result, handed_back, leg, observer)
+        if taken is not None:  # the session had ended by itself in that moment
+            self.taken_over = None
+            taken.undo()
+        return result
+
+    async def _go_on(
+        self, before: SessionResult, opening: Opening, leg: Leg, observer: SessionObserver
+    ) -> SessionResult:
+        """Runs a session that goes on after `before`, of which the agent is told the `opening`."""
+        agent = self._policy
+        if agent is None:
+            return before
+        recording = await self._reopened(before, leg.rate_hz)
+        resumption = Resumption(opening, before, self.began)
+        session = self._session_on(leg, agent, observer, recording, resumption=resumption)
+        result = await self._run_once(session)
+        return result if result.recording is not None else replace(result, recording=before.recording)
+
+    async def _run_once(self, session: Session) -> SessionResult:
+        self._session = session
+        if self.stopped:
+            session.stop()
+        try:
+            return await session.run()
+        finally:
+            self._session = None
+
+    def take_over(self, taken: TakeOver) -> None:
+        """Lets a supervisor talk in the agent's place, which falls silent at once. Raises `Conflict` while
+        another one does, and while the agent is not in the conversation."""
+        if self.taken_over is not None:
+            raise Conflict(f"{self.taken_over.who} has taken the call over")
+        if self._session is None:
+            raise Conflict("The agent is not in this conversation now")
+        self.taken_over = taken
+        taken.begin()
+        self._session.stop(EndReason.TAKEN_OVER)
+
+    def whisper(self, text: str) -> bool:
+        """Tells the agent something that the caller does not hear; False: this agent cannot be told."""
+        return isinstance(self._agent, Advised) and self._agent.advise(text)
 
     async def _reopened(self, before: SessionResult, rate_hz: int) -> Recording | None:
         if before.recording is None:
             return None
         try:
-            return await self.services.recorder.resume(before.recording, rate_hz=rate_hz, now=self.began)
+            path = before.recording
+            recording = await self.services.recorder.resume(path, rate_hz=rate_hz, now=self.began)
         except OSError as error:
             log.error("conversation goes on unrecorded", extra={**self.cdr.fields(), "reason": str(error)})
             self.unrecorded(error)
             return None
+        if self._policy is not None:
+            self._policy.record_on(recording)
+        return recording
 
     async def summary(self, result: SessionResult) -> str:
         """Returns what the conversation was about in a few sentences, "" from an agent that cannot tell.
@@ -264,7 +315,7 @@ class LiveConversation:
         redactor = self.profile.redactor
         if redactor is None or not self.profile.silences or result is None or result.recording is None:
             return result
-        channels = {Role.CALLER: LEFT, Role.AGENT: RIGHT}
+        channels = {Role.CALLER: LEFT, Role.AGENT: RIGHT, Role.COLLEAGUE: RIGHT}
         found = redactor.silences(result.transcript)
         parts = [(channels[each.role], each.start_ms, each.end_ms) for each in found]
         try:

@@ -8,17 +8,20 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.signalling.fields import to_send
+from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.calls.signalling.traces import CallTraces
-from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, TrunkHunt, lines_of
+from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, TrunkHunt, lines_of, signed
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
 from mediaserver.numbers.e164 import may_dial, normalise
+from mediaserver.numbers.users import USER, user_named
 from mediaserver.queue.extra_legs import NewLeg
-from mediaserver.settings import AgentSettings, TrunkSettings
+from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from mediaserver.settings.agent import ROOM
 from mediaserver.store.store import Store
 from pipeline.media.bridge import Bridge
@@ -62,11 +65,12 @@ class OutboundLegs:
         self,
         directory: Directory,
         store: Store,
-        *,
         endpoint: Endpoint,
         journal: Journal,
+        *,
         room: Callable[[], int],
         traces: CallTraces,
+        signer: StirSigner,
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
@@ -74,6 +78,7 @@ class OutboundLegs:
         self._journal = journal
         self._room = room
         self._traces = traces
+        self._signer = signer
         self.rooms: Callable[[str, str], Bridge | None] | None = None
         """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
         owner of the rooms."""
@@ -92,17 +97,21 @@ class OutboundLegs:
         return target
 
     def named_by(self, agent_id: str, uri: Uri) -> str:
-        """Returns the number that the URI of a far end's REFER names, if it is a target of the agent's own
-        transfers. Raises `DialRefused`."""
+        """Returns the number or user that the URI of a far end's REFER names, if that is a target of the
+        agent's own transfers. Raises `DialRefused`."""
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
-        wanted = [uri.number]
+        wanted = [uri.number, f"{USER}{uri.user}"]
         with suppress(InvalidNumber):
             wanted.append(normalise(uri.number, company.country if company is not None else None))
         found = [target for each in wanted if (target := agent.reaches(each)) and not target.startswith(ROOM)]
         if not found:
             raise DialRefused("the target is not among the agent's transfer_targets")
         return found[0]
+
+    def follow(self, call: Call, leg_of: str) -> None:
+        """Keeps the trace of a telephone that came to the call `leg_of` by itself."""
+        self._traces.follow(call, leg_of)
 
     def people_in(self, agent_id: str, target: str) -> Bridge | None:
         """Returns the bridge of the room that `target` names; None for a number, or a room of the company's
@@ -112,19 +121,16 @@ class OutboundLegs:
         return self.rooms(self._agent(agent_id).company, target.removeprefix(ROOM))
 
     async def route(self, agent_id: str, number: str) -> Route:
-        """Returns how `number` is called for an agent. Raises `DialRefused` where it may not be."""
+        """Returns how `number`, or "user:NAME", is called for an agent. Raises `DialRefused` where it may not
+        be."""
         if number.startswith(ROOM):
             raise DialRefused("the room is not open on this node")
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
         if company is None:
             raise DialRefused(NO_TRUNK)
-        try:
-            number = normalise(number, company.country)
-        except InvalidNumber as error:
-            raise DialRefused(str(error)) from None
-        if not may_dial(number, company.prefixes):
-            raise DialRefused("Phone number is outside the destinations that your company may call")
+        if not user_named(number):
+            number = _dialled(number, company)
         try:
             lines = lines_of(self._directory, agent, number)
         except InvalidRequest as error:
@@ -155,7 +161,7 @@ class OutboundLegs:
         hunt = TrunkHunt(
             self._endpoint,
             route.lines,
-            headers=lambda line: to_send(line.trunk.send_headers, variables or {}, {}),
+            headers=partial(self._headers, variables or {}),
             take=place.goes_over,
             figures=self._traces.figures,
             ring_timeout_s=route.agent.transfer_ring_s,
@@ -170,6 +176,9 @@ class OutboundLegs:
         if call.state is CallState.ENDED:
             place.moved(call, call.state, 0.0)
         return call
+
+    async def _headers(self, variables: Mapping[str, str], line: Line) -> Mapping[str, str]:
+        return await signed(self._signer, line, to_send(line.trunk.send_headers, variables, {}))
 
     async def _place(self, route: Route, leg_of: str) -> _Place:
         leg = NewLeg(
@@ -227,6 +236,17 @@ class _Place:
         """Frees the place."""
         leg = self.leg
         self._journal.note(leg.call_id, "leg left", lambda: self._store.leave_leg(leg.id), at_once=True)
+
+
+def _dialled(number: str, company: CompanySettings) -> str:
+    """Returns a number as E.164. Raises `DialRefused` where the company may not call it."""
+    try:
+        number = normalise(number, company.country)
+    except InvalidNumber as error:
+        raise DialRefused(str(error)) from None
+    if not may_dial(number, company.prefixes):
+        raise DialRefused("Phone number is outside the destinations that your company may call")
+    return number
 
 
 def _log(message: str, leg: NewLeg, **more: object) -> None:

@@ -24,14 +24,12 @@ from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.pre_call_tools import OBJECTED
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.signalling.fields import allowed, ended, to_send
-from mediaserver.calls.transfers.moved_caller import MovedCaller
+from mediaserver.calls.transfers.agents_leg import AgentsLeg
 from mediaserver.calls.transfers.transfer import conversed, was_transferred
-from mediaserver.calls.trunk_hunt import Line, TrunkHunt
+from mediaserver.calls.trunk_hunt import Line, TrunkHunt, signed
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
-from pipeline.leg import Leg
-from pipeline.media.bridge import Bridge
 from pipeline.text.templates import fill
 from sip.call import Call, CallFailed
 from sip.endpoint import Endpoint
@@ -81,7 +79,7 @@ class PhoneCall:
         state: PhoneCallState = PhoneCallState.WAITING,
     ) -> None:
         self.cdr = CallDetailRecord(claim, services)
-        self._conversation = LiveConversation(self.cdr, profile, services)
+        self.conversation = LiveConversation(self.cdr, profile, services)
         self._profile = profile
         self._services = services
         self._line: AnswerDetector | None = None  # on outbound calls
@@ -91,14 +89,16 @@ class PhoneCall:
         self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
         self._passed: list[dict[str, Any]] = []  # trunks that did not take the call
         self._stopped = False  # the node stops
+        self.leg: AgentsLeg | None = None
+        """Where the agent talks; None before the conversation."""
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
     async def dial(self, endpoint: Endpoint, lines: Sequence[Line]) -> None:
         """Places the call over the first of `lines` that takes it, and converses. Never raises: a failure
         becomes the call's outcome."""
-        self._conversation.dialled.add(self.cdr.claim.phone_number)
-        objection = await self._conversation.prepare("outbound")
+        self.conversation.dialled.add(self.cdr.claim.phone_number)
+        objection = await self.conversation.prepare("outbound")
         if self._over():
             return  # given back meanwhile
         if objection:
@@ -133,7 +133,7 @@ class PhoneCall:
         elif self._state is PhoneCallState.CONNECTED and self._call is not None:
             await self._call.hang_up()
         elif self._state is PhoneCallState.TALKING:
-            self._conversation.stop()
+            self.conversation.stop()
 
     def give_back(self) -> None:
         """Returns a call that is not armed to the queue, because the node takes no more calls; others go
@@ -209,12 +209,12 @@ class PhoneCall:
     def _cancelled(self) -> None:
         self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
 
-    def _headers(self, line: Line) -> dict[str, str]:
+    async def _headers(self, line: Line) -> Mapping[str, str]:
         claim = self.cdr.claim
         asked = claim.sip.get("headers", {})
         asked = {name: value for name, value in asked.items() if allowed(name, line.trunk)}
         self.cdr.sip["headers"] = headers = to_send(line.trunk.send_headers, claim.variables, asked)
-        return headers
+        return await signed(self._services.signer, line, headers, given_up=self._abandoned)
 
     async def _goes_over(self, line: Line) -> bool:
         """Moves the call to another trunk, if it may go over that one."""
@@ -293,23 +293,16 @@ class PhoneCall:
     async def _talk(self, call: Call) -> None:
         self._state = PhoneCallState.TALKING
         legs = self._services.outbound_legs
-        moved = None
-        if call.movable and legs is not None:
-            moved = MovedCaller(legs, call, self.cdr, self._conversation.dialled)
-        leg: Leg = call if moved is None else moved.bridge
-        result, error = await self._conversation.converse(leg, line=self._line)
-        if moved is not None:
-            await moved.close()
-            if call is not moved.call:
-                await self._end(call)
-            call = moved.call
+        self.leg = there = AgentsLeg(call, legs, self.cdr, self.conversation.dialled)
+        result, error = await self.conversation.converse(there.leg, line=self._line)
+        await there.close()
+        if call is not there.call:
+            await self._end(call)
+            call = there.call
         if was_transferred(result) and call.state is CallState.ANSWERED and legs is not None:
-            bridge = Bridge(legs.pacer, rate_hz=call.rate_hz) if moved is None else moved.bridge
-            if moved is None:
-                bridge.add(call)
-            result, error = await conversed(self._conversation, bridge, result, caller=call)
+            result, error = await conversed(self.conversation, there.bridge(), result, caller=call)
         await self._end(call)
-        result = await self._conversation.debrief(result)
+        result = await self.conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL
         self._finish(
             self.cdr.answered(

@@ -66,10 +66,9 @@ class PolicyConversation:
         self._agent = agent
         self._policy = policy
         self._lexicon = lexicon(language)
-        self._recording = recording
         self._asked = 0
-        if recording is not None and self.consent is Consent.PENDING:
-            recording.muted = True
+        self._recording: Recording | None = None
+        self.record_on(recording)
 
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
         """Answers with the policy lines until they are settled, else with the agent's acts."""
@@ -103,6 +102,12 @@ class PolicyConversation:
     def report(self) -> AgentReport:
         """Reports the agent's result so far."""
         return self._agent.report()
+
+    def record_on(self, recording: Recording | None) -> None:
+        """Takes the recording that follows the one before, muted like it."""
+        self._recording = recording
+        if recording is not None:
+            recording.muted = not self.keeps
 
     def end(self) -> None:
         """Notes that the caller has not answered, where the call is over before."""

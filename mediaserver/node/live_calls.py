@@ -46,6 +46,8 @@ class LiveCalls:
             planes=endpoint.media.planes,
             node=node,
         )
+        if self.rooms is not None:
+            self.rooms.phone_call = self.phone.call
         self.journal = services.journal
         self.traces = services.traces
         self.events = services.live_events

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import Room, Words
+from pipeline.media.who_hears import Role as Hearer
 from pipeline.result import SessionObserver, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
 
@@ -86,6 +87,8 @@ class RoomCaptions(SessionObserver):
         self._room.spoken(Words(speaker, segment, text, final=final, interrupted=interrupted), now)
 
     def _speaker(self, role: Role, text: str, now: float) -> Participant:
+        if role is Role.COLLEAGUE:
+            return self._supervisor()
         wrote, speakers = self._wrote, self._room.speakers
         if role is Role.AGENT or not speakers:
             return self._room.agent
@@ -94,3 +97,8 @@ class RoomCaptions(SessionObserver):
             return wrote[0]
         speaking = self.speaking(now) if len(speakers) > 1 else None
         return speaking if speaking in speakers else speakers[0]
+
+    def _supervisor(self) -> Participant:
+        """Returns the supervisor who talks in the agent's place, or has just handed the call back."""
+        there = [each for each in self._room.people if each.supervises]
+        return max(there, key=lambda each: each.role is Hearer.TAKE_OVER, default=self._room.agent)

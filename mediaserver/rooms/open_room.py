@@ -6,6 +6,8 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 
+from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
@@ -14,6 +16,7 @@ from mediaserver.rooms.participant import AGENT_NAME, Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.sip_participant import SipParticipant
+from mediaserver.rooms.supervision import Supervision
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge
@@ -45,8 +48,11 @@ class OpenRoom(RoomObserver):
     speakers: Speakers = field(default_factory=Speakers)
     call: WebCall | None = None
     task: asyncio.Task[None] | None = None
+    phone: PhoneCall | None = None  # the phone call that this room is for supervisors of
+    supervision: Supervision = field(init=False)
 
     def __post_init__(self) -> None:
+        self.supervision = Supervision(self)
         self.room.observe(self)
         self.room.methods.update(methods_of(self.room, self.bridge))
         self.room.agent.attributes[AGENT_NAME] = self.agent_id
@@ -56,6 +62,17 @@ class OpenRoom(RoomObserver):
         leg = self.participant_legs.get(participant.sid)
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the conversation has begun."""
+        return self.task is not None or self.phone is not None
+
+    @property
+    def conversation(self) -> LiveConversation | None:
+        """The agent's conversation, None before and after it."""
+        call = self.phone or self.call
+        return call.conversation if call is not None else None
 
     @property
     def agent_id(self) -> str:
@@ -74,6 +91,7 @@ class OpenRoom(RoomObserver):
         """Notifies the room of participants who began or stopped speaking."""
         who = self.people()
         seats = [seat for seat in self.bridge.seats if seat.speaks and seat.leg in who]
+        self.supervision.look(now)
         changes = self.speakers.look((who[seat.leg], seat.loudness()) for seat in seats)
         if changes:
             self.room.speaking(changes, now)
@@ -101,7 +119,7 @@ class OpenRoom(RoomObserver):
             metadata=request.metadata,
         )
 
-    def conversation(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
+    def new_web_call(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """Makes the agent's conversation with the participants of this room."""
         call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge, dialled=self.dialled)
         call.captions.speaking = self.speaking

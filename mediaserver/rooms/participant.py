@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mediaserver.rooms.errors import RoomError
+from pipeline.media.who_hears import Role
 
 AGENT_STATE = "lk.agent.state"
 """The attribute by which LiveKit's clients show what the agent does: listening, thinking, speaking."""
@@ -106,6 +107,12 @@ class Participant:
     tracks: dict[str, Track] = field(default_factory=dict)
     state: ParticipantState = ParticipantState.JOINING
     joined_at_ms: int = 0
+    role: Role = Role.CALLER
+    """Whom the participant hears, and who hears them."""
+    supervises: bool = False
+    """Whether the participant's token is a supervisor's."""
+    was_seen: bool = False
+    """Whether a supervisor has been shown to others."""
     key_released: bool = False
     """Whether the participant pushes to talk, and does not hold the key."""
     version: int = 0

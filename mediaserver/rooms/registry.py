@@ -14,14 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mediaserver.admin.access import Access
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.detail_record import CallDetailRecord
-from mediaserver.calls.outbound_legs import OutboundLegs
+from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.calls.services import CallProfile, CallServices
+from mediaserver.calls.take_over import TakeOverEnd
 from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import NotFound, RuleBroken, ScopeMissing, StoreError, Unavailable
@@ -41,6 +43,7 @@ from pipeline.audio.opus import RATE_HZ
 from pipeline.errors import EngineMissing, boundary
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
+from pipeline.media.who_hears import Role
 from pipeline.net.egress import EgressPolicy
 from pipeline.plane.drive.plane import PlaneFull
 from pipeline.plane.drive.planes import Planes
@@ -83,8 +86,10 @@ class RoomRegistry:
         self._loop = asyncio.get_running_loop()
         self._rooms: dict[str, OpenRoom] = {}
         self._draining = False
+        self.phone_call: Callable[[str], PhoneCall | None] = lambda call_id: None
         # Tasks that end with the closing of peer connections.
         self._goodbyes: set[asyncio.Task[None]] = set()
+        self.outbound_legs = services.outbound_legs
         if services.outbound_legs is not None:
             services.outbound_legs.rooms = self._people_in
         self._look = self._loop.call_later(LOOK_S, self._look_around)
@@ -144,9 +149,9 @@ class RoomRegistry:
         opened = self._rooms.get(grant.room)
         if opened is None:
             raise RoomClosed("the room is over, or was never opened here")
-        if opened.task is None:
+        if not opened.begun:
             self.check_open()
-        if opened.task is None and len(self) >= self._directory.rooms.max_calls:
+        if not opened.begun and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
         return grant, opened
 
@@ -154,15 +159,9 @@ class RoomRegistry:
         """Adds the participant that `token` names to the room. Unless `resumable`, a participant whose media
         is lost has left. Raises what `admit` does, and `RoomFull` for a room with too many participants."""
         grant, opened = self.admit(token)
-        if opened.task is None:
-            await self._check_room(opened, takes_part=grant.permissions.publish)
-        participant = Participant(
-            grant.identity,
-            name=grant.name,
-            permissions=grant.permissions,
-            metadata=grant.metadata,
-            attributes=dict(grant.attributes),
-        )
+        if not opened.begun:
+            await self._check_room(opened, takes_part=grant.permissions.publish and grant.role is None)
+        participant = _participant(grant)
         room, leg = opened.room, _new_leg(opened.room, participant, self._ports)
         try:
             before = room.join(participant, self._loop.time())
@@ -199,6 +198,11 @@ class RoomRegistry:
         """Returns a room of this node. Raises `NotFound`, also for a room that `access` does not reach."""
         return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
 
+    def adopt(self, opened: OpenRoom) -> Callable[[], object]:
+        """Lets people join `opened`, whose conversation is held elsewhere; returns what puts them out."""
+        self._rooms[opened.room.name] = opened
+        return lambda: self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
+
     def rooms_of(self, access: Access) -> list[OpenRoom]:
         """Returns the rooms of this node that `access` reaches."""
         return [each for each in self._rooms.values() if access.reaches(each)]
@@ -206,7 +210,7 @@ class RoomRegistry:
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
         for opened in self._rooms.values():
-            if opened.task is not None:
+            if opened.begun:
                 opened.look(self._loop.time())
 
     def _people_in(self, company_id: str, name: str) -> Bridge | None:
@@ -234,11 +238,6 @@ class RoomRegistry:
         """Removes a telephone that has hung up; an empty room ends."""
         if opened.sip_participants.pop(sip_participant.participant.sid, None) is not None:
             self._goodbye(self._check_empty(opened, LeaveReason.CLIENT))
-
-    @property
-    def outbound_legs(self) -> OutboundLegs | None:
-        """Outbound calls to telephones, None where there are none."""
-        return self._services.outbound_legs
 
     async def hang_up(self, call_ids: Iterable[str]) -> None:
         """Ends those calls of `call_ids` that this node has."""
@@ -275,19 +274,20 @@ class RoomRegistry:
             return
         if not up:
             opened.room.media_lost(leg.participant, now)
+            opened.supervision.left(leg.participant, TakeOverEnd.LOST)
             if not resumable:
                 reason = LeaveReason.CLIENT if leg.left else LeaveReason.MEDIA_FAILURE
                 self._goodbye(self._leave(opened, leg, reason))
             return
         opened.room.active(leg.participant, now)
         if leg not in [seat.leg for seat in opened.bridge.seats]:
-            opened.bridge.add(leg, speaks=leg.participant.permissions.publish)
+            opened.supervision.joined(leg.participant, leg, leg.participant.role)
             opened.bridge.mute(leg, leg.participant.silenced)
-        if leg.participant.permissions.publish:
+        if leg.participant in opened.room.speakers:
             self._begin(opened)
 
     def _begin(self, opened: OpenRoom) -> None:
-        if opened.task is None:
+        if not opened.begun:
             opened.task = asyncio.create_task(self._run(opened), name=f"web call {opened.room.name}")
 
     async def _run(self, opened: OpenRoom) -> None:
@@ -310,11 +310,12 @@ class RoomRegistry:
         profile, services = CallProfile.of(agent, self._engines), self._services
         ttl_ms = services.lease_ms
         claim = await services.store.record_web_call(opened.new_call(), node=self._node, ttl_ms=ttl_ms)
-        return opened.conversation(claim, profile, services)
+        return opened.new_web_call(claim, profile, services)
 
     async def _leave(
         self, opened: OpenRoom, leg: ParticipantLeg, reason: LeaveReason, *, returns: bool = False
     ) -> None:
+        opened.supervision.left(leg.participant)
         if opened.participant_legs.pop(leg.participant.sid, None) is None:
             return
         if returns:
@@ -327,7 +328,7 @@ class RoomRegistry:
             await self._check_empty(opened, reason)
 
     async def _check_empty(self, opened: OpenRoom, reason: LeaveReason) -> None:
-        if opened.room.speakers or self._rooms.get(opened.room.name) is not opened:
+        if opened.room.speakers or opened.phone or self._rooms.get(opened.room.name) is not opened:
             return
         if opened.task is None:
             await self._close(opened, LeaveReason.ROOM_CLOSED)
@@ -341,6 +342,7 @@ class RoomRegistry:
             return
         if opened.task is None:
             self._rooms.pop(opened.room.name, None)
+        if not opened.begun:
             give_place_back(self._services, opened)
         await opened.remove_participant(reason, self._loop.time())
 
@@ -362,6 +364,22 @@ class RoomRegistry:
     def server_url(self) -> str:
         """Returns the WebSocket URL that clients connect to, made of `server.public_url`."""
         return "ws" + self._directory.server.public_url.removeprefix("http").rstrip("/")
+
+
+def _participant(grant: tokens.Grant) -> Participant:
+    role = Role.CALLER if grant.permissions.publish else Role.MONITOR
+    permissions = grant.permissions
+    if grant.role is not None:  # a supervisor is seen from the role on in which the caller hears them
+        permissions = replace(permissions, publish=True, publish_data=False, hidden=True)
+    return Participant(
+        grant.identity,
+        name=grant.name,
+        permissions=permissions,
+        metadata=grant.metadata,
+        attributes=dict(grant.attributes),
+        role=grant.role or role,
+        supervises=grant.role is not None,
+    )
 
 
 def _new_leg(room: Room, participant: Participant, ports: Sequence[MediaPort]) -> ParticipantLeg:

@@ -164,8 +164,9 @@ class Room:
 
     @property
     def speakers(self) -> list[Participant]:
-        """The participants who may publish, without the agent: the room ends with the last of them."""
-        return [each for each in self.people if each.permissions.publish]
+        """The participants who may publish, without the agent and supervisors: the room ends with the last of
+        them."""
+        return [each for each in self.people if each.permissions.publish and not each.supervises]
 
     def observe(self, observer: RoomObserver) -> None:
         """Notifies `observer` from now on."""
@@ -187,6 +188,8 @@ class Room:
             raise RoomError("that identity is the agent's")
         if before is not None and before.kind is Kind.PHONE:
             raise RoomError("that identity is a telephone's")
+        if before is not None and before.supervises is not participant.supervises:
+            raise RoomError("that identity is somebody else's in this call")
         if before is None and len(self._participants) >= MAX_PARTICIPANTS:
             raise RoomFull(f"the room has {MAX_PARTICIPANTS} participants")
         if before is not None:

@@ -1,7 +1,8 @@
 """Participant tokens: JWTs with LiveKit's grant claims, so that an unmodified LiveKit SDK can use them.
 
 Claims: `iss` the API key, `sub` the identity, `video` the grant (room, roomJoin, canPublish, canSubscribe,
-canPublishData, canPublishSources, hidden), `name`, `metadata`, `attributes`; HS256 and nothing else.
+canPublishData, canPublishSources, hidden), `name`, `metadata`, `attributes`, `supervisorRole`; HS256 and
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import jwt
 
 from mediaserver.rooms.errors import TokenRefused
 from mediaserver.rooms.participant import Permissions
+from pipeline.media.who_hears import SUPERVISORS, Role
 
 LIFETIME_S = 900
 """15 minutes to join; a participant who has joined stays."""
@@ -22,13 +24,17 @@ LIFETIME_S = 900
 MAX_TOKEN_CHARS = 16 * 1024
 """The longest token, with metadata and attributes; a longer one is refused unread."""
 
+ROLE = "supervisorRole"
+"""The claim of a supervisor's token: no attribute, since participants may change those."""
+
 _ALGORITHM = "HS256"
 _LEEWAY_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a token grants: which room may be joined, by which identity, with which permissions."""
+    """What a token grants: which room may be joined, by which identity, with which permissions. `role`: of a
+    supervisor; None for everybody else."""
 
     room: str
     identity: str
@@ -36,6 +42,7 @@ class Grant:
     metadata: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict)
     permissions: Permissions = field(default_factory=Permissions)
+    role: Role | None = None
 
 
 def mint(
@@ -64,6 +71,8 @@ def mint(
         "metadata": grant.metadata,
         "attributes": dict(grant.attributes),
     }
+    if grant.role is not None:
+        claims[ROLE] = grant.role.value
     return jwt.encode(claims, secret, algorithm=_ALGORITHM)
 
 
@@ -114,7 +123,17 @@ def _grant(claims: Mapping[str, Any]) -> Grant:
             update_own_metadata=video.get("canUpdateOwnMetadata") is True,
             hidden=video.get("hidden") is True,
         ),
+        role=_role(claims),
     )
+
+
+def _role(claims: Mapping[str, Any]) -> Role | None:
+    role = claims.get(ROLE)
+    if role is None:
+        return None
+    if role not in [each.value for each in SUPERVISORS]:
+        raise TokenRefused("token with an unknown supervisor's role")
+    return Role(role)
 
 
 def _microphone(video: Mapping[str, Any]) -> bool:

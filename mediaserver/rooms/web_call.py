@@ -26,6 +26,7 @@ from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.room import EMPTY_TIMEOUT_S, Room
 from mediaserver.rooms.sip_participant import phone_participant
 from pipeline.media.bridge import Bridge
+from pipeline.media.who_hears import Role
 from pipeline.result import EndReason, SessionResult
 from sip.call import Call
 
@@ -65,8 +66,8 @@ class WebCall:
         """`dialled`: numbers that no further transfer in the room calls."""
         self.cdr = CallDetailRecord(claim, services)
         self.captions = RoomCaptions(room, self.cdr)
-        self._conversation = LiveConversation(self.cdr, profile, services)
-        self._conversation.dialled = dialled
+        self.conversation = LiveConversation(self.cdr, profile, services)
+        self.conversation.dialled = dialled
         self._room = room
         self._bridge = bridge
         for name, method in (("hang_up", self._end_call), ("transcript", self._tell_transcript)):
@@ -75,7 +76,7 @@ class WebCall:
     async def run(self) -> None:
         """Converses, hangs up every leg, writes the outcome. Never raises."""
         self.cdr.placed(DIRECTION)
-        objection = await self._conversation.prepare(DIRECTION)
+        objection = await self.conversation.prepare(DIRECTION)
         if objection:
             outcome = Outcome(status=CallStatus.FAILED, cause=OBJECTED, ended_by="local", error=objection)
         else:
@@ -86,27 +87,31 @@ class WebCall:
 
     def hang_up(self) -> None:
         """Ends the conversation; returns at once."""
-        self._conversation.stop()
+        self.conversation.stop()
 
     async def _converse(self) -> Outcome:
         self.cdr.picked_up()
         self._room.on_text = self._written
-        result, error = await self._conversation.converse(
+        result, error = await self.conversation.converse(
             self._bridge, observer=self.captions, prompt_metadata=self.cdr.claim.metadata
         )
         if not error:
             result, error = await conversed(
-                self._conversation, self._bridge, result, observer=self.captions, on_answer=self._show
+                self.conversation, self._bridge, result, observer=self.captions, on_answer=self._show
             )
         self._room.on_text = None
         await self._bridge.hang_up()
-        result = await self._conversation.debrief(result)
+        result = await self.conversation.debrief(result)
         ended_by = "remote" if result is not None and result.reason is EndReason.FAR_END else "local"
         return self.cdr.answered(result, cause=_cause(result), ended_by=ended_by, error=error)
 
     def _written(self, who: Participant, text: str) -> None:
+        if who.supervises:  # hidden from the caller, so never the caller's words
+            if who.role is Role.WHISPER:
+                self.conversation.whisper(text)
+            return
         self.captions.written(who, text)
-        self._conversation.write(text)
+        self.conversation.write(text)
 
     def _show(self, call: Call, now: float) -> None:
         """Shows the telephone that answered a transfer as a participant of the room."""

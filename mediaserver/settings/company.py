@@ -25,6 +25,7 @@ from mediaserver.settings.values import (
     SentHeader,
     SipUri,
     VariableName,
+    WebOrigin,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 from sip.called_number import CALLED_NUMBER_HEADERS
@@ -121,12 +122,26 @@ class CompanyTerms(Table):
 
 class CompanySettings(CompanyTerms):
     """[[company]]: a customer of this server. `public_talk`: visitors without a key may talk to its agents at
-    /talk."""
+    /talk; `talk_origins`: on pages of these origins, by the widget."""
 
     id: Name
     public_talk: bool = False
+    talk_origins: tuple[WebOrigin, ...] = Field(default=(), max_length=100)
     keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
+
+
+class StirSettings(Table):
+    """[trunk.stir]: the service of ATIS-1000082 that signs the trunk's INVITEs. `attest`: what is attested of
+    their numbers; `origid`: the origination identifier, absent one made of the trunk's id. `required`: no
+    call leaves unsigned."""
+
+    url: HttpUrl
+    attest: Literal["A", "B", "C"]
+    api_key: Secret | None = None
+    origid: str = Field(default="", pattern=r"^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$")
+    timeout_s: float = Field(default=2.0, gt=0, le=10)
+    required: bool = False
 
 
 SHORTEST_PING_S = 10.0
@@ -170,6 +185,7 @@ class TrunkTerms(Table):
     refer_to: Literal["sip", "tel"] = "sip"
     accept_refer: bool = False
     options_ping_s: float = Field(default=0, ge=0, le=86_400)
+    keep_alive_s: float = Field(default=0, ge=0, le=3600)
     failover_s: float = Field(default=4.0, ge=0.5, le=32)
     media_timeout_s: float = Field(default=30.0, ge=2, le=3600)
     inband_dtmf: bool = False
@@ -177,6 +193,7 @@ class TrunkTerms(Table):
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
     engine: Literal["native", "pjsua2"] | None = None
+    stir: StirSettings | None = None
 
     def shares_addresses(self, other: TrunkTerms) -> bool:
         """Whether an address is in the `allow_from` of both trunks."""
@@ -187,8 +204,9 @@ class TrunkTerms(Table):
     def _credentials(self) -> Self:
         if self.password is not None and not self.username:
             raise ValueError("password: has no use without username")
-        if 0 < self.options_ping_s < SHORTEST_PING_S:
-            raise ValueError(f"options_ping_s: 0, or at least {SHORTEST_PING_S:g}")
+        for name in ("options_ping_s", "keep_alive_s"):
+            if 0 < getattr(self, name) < SHORTEST_PING_S:
+                raise ValueError(f"{name}: 0, or at least {SHORTEST_PING_S:g}")
         if self.register_ and not self.username:
             raise ValueError("register: needs username")
         if self.accept_register and self.password is None:

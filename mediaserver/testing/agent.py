@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import pytest
-
+from mediaserver.testing.fixtures import test_unknown_options_are_refused  # noqa: F401
 from pipeline.agent import (
     AgentAct,
     AgentContext,
@@ -19,6 +18,7 @@ from pipeline.agent import (
     CallOpened,
     Conversation,
     Debriefing,
+    HandedBack,
     HangUp,
     Say,
     Summarising,
@@ -67,14 +67,6 @@ def _ended(acts: Sequence[AgentAct]) -> bool:
     return any(isinstance(act, HangUp | Transfer) for act in acts)
 
 
-def test_unknown_options_are_refused(
-    make_engine: Callable[..., Any], engine_options: Mapping[str, Any]
-) -> None:
-    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
-    with pytest.raises(ValueError, match="no_such_option"):
-        make_engine({**engine_options, "no_such_option": 1})
-
-
 def test_a_caller_is_spoken_to(in_engine: InEngine, engine_says: str, engine_language: str) -> None:
     """No dead air: the call's beginning or the caller's first words are answered with words."""
 
@@ -89,7 +81,8 @@ def test_a_caller_is_spoken_to(in_engine: InEngine, engine_says: str, engine_lan
 
 
 def test_every_event_is_taken(in_engine: InEngine, engine_says: str, engine_language: str) -> None:
-    """Words, words that were not understood, keys, silence, a failed transfer: as answers to the greeting."""
+    """Words, words that were not understood, keys, silence, a failed transfer, a call handed back:
+    as answers to the greeting."""
     events: tuple[AgentEvent, ...] = (
         UserSaid(engine_says, 0.9),
         UserSaid("", 0.0),
@@ -102,6 +95,7 @@ def test_every_event_is_taken(in_engine: InEngine, engine_says: str, engine_lang
         UserSilent(1),
         UserSilent(2),
         TransferFailed("+15550100", "busy"),
+        HandedBack((TranscriptEntry(Role.COLLEAGUE, "hello", 0, 500),)),
     )
 
     async def use(engine: Any) -> None:

@@ -23,6 +23,11 @@ _NUMBER_DIGITS: Final = 7  # the shortest telephone number, without an area code
 _WHOLE_DIGITS: Final = 10  # a usual telephone number, with an area code
 _NAME_LETTERS: Final = 4
 _PRONOUN: Final = "one"  # "is there a cheaper one"
+_POINTING: Final = frozenset({"that", "this"})  # "how much was that", "who is this"
+_WHOLE_WORDS: Final = range(3, 9)
+_OR: Final = "or"  # "is it a laptop or a desktop"
+_CHOICE_WORDS: Final = 4
+_CHOICES_WORDS: Final = 8
 
 
 class Asked(Enum):
@@ -161,6 +166,25 @@ def is_question(words: list[str], lists: WordLists) -> bool:
     before = lists.light | lists.fillers | lists.stops
     first = next((word for word in words if word in lists.asking or word not in before), "")
     return first in lists.asking
+
+
+def is_whole(words: list[str], asked: str, lists: WordLists) -> bool:
+    """Whether `words` may be a whole request, a whole short question, or one of the things between which
+    `asked` lets choose."""
+    if _chooses(words, asked, lists):
+        return True
+    last = words[-1]
+    if len(words) not in _WHOLE_WORDS or last in lists.wanting or len(last) == 1 or _is_number(last, lists):
+        return False
+    begun = words[0] in lists.imperatives | lists.asking
+    return begun and (last in _POINTING or not dangles(words, lists))
+
+
+def _chooses(words: list[str], asked: str, lists: WordLists) -> bool:
+    if len(words) > _CHOICE_WORDS or not asked.rstrip().endswith("?"):
+        return False
+    choices = plain(re.split(r"[.!]\s", asked.strip())[-1]).split()[-_CHOICES_WORDS:]
+    return _OR in choices and words[-1] in choices and words[-1] not in lists.dangling
 
 
 def dangles(words: list[str], lists: WordLists) -> bool:

@@ -16,13 +16,16 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
-from pipeline.endpointing.cues import Cue, cues_of
+from pipeline.endpointing.cues import Cue, cues_of, is_whole
 from pipeline.endpointing.phrase_model import wording
 from pipeline.endpointing.policy import Completeness, TurnEvidence
 from pipeline.endpointing.prosody import Prosody, prosody_of
 from pipeline.endpointing.sentence_model import SentenceEnds, sentence_ends
+from pipeline.endpointing.telephone import asks_for_number
+from pipeline.endpointing.telephone import is_whole as is_whole_telephone
 from pipeline.endpointing.weights import ENGLISH, OTHERS, Terms
 from pipeline.errors import SettingsRefused
+from pipeline.speech import Expected
 from pipeline.text.word_lists import plain, word_lists
 
 ENDS: Final = "ends"
@@ -38,6 +41,13 @@ a question."""
 _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
 _THINKING: Final = 0.05
+_WHOLE: Final = 0.45
+"""Least probability of a whole order or question, whatever the voice: the turn ends after half a second."""
+
+_WORDED: Final = 0.08
+"""What the words alone must give to such an order: "what does it" wants another word."""
+
+_ANY_DIGITS: Final = Expected(kinds=("digits",))
 _TURN_MS: Final = 200  # least voiced length: an ending's pitch is measured against the pitch before
 _WORD: Final = re.compile(r"[\w']+")
 _NAMES: Final = tuple(field.name for field in fields(Prosody))
@@ -69,8 +79,10 @@ class BuiltInDetector:
     def weighed(self, evidence: TurnEvidence) -> float:
         """Gives the probability by the weights, for evidence that `by_words` does not decide."""
         terms = self.terms(evidence)
-        odds = ENGLISH if ENDS in terms.measures else OTHERS
-        return odds.p(terms, heard=WORDS in terms.measures)
+        if ENDS not in terms.measures:
+            return OTHERS.p(terms, heard=WORDS in terms.measures)
+        p = ENGLISH.p(terms)
+        return _WHOLE if p < _WHOLE and _is_whole(evidence, terms) else p
 
     def terms(self, evidence: TurnEvidence) -> Terms:
         """Gives the cues and measures of `evidence`, by their names in `pipeline.endpointing.weights`."""
@@ -96,9 +108,20 @@ def by_words(evidence: TurnEvidence) -> float | None:
     words = Completeness(lists)
     if words.answered(text, evidence.expected):
         return _ANSWERED
+    if _asks_for_telephone(evidence):
+        digits = words.digits(text, _ANY_DIGITS)
+        whole = is_whole_telephone(digits, evidence.language) if digits else None
+        if whole is not None:
+            return _ANSWERED if whole else _DICTATING
     if evidence.expected is not None and words.dictating(text, evidence.expected):
         return _DICTATING
     return _THINKING if words.thinking(text) else None
+
+
+def _asks_for_telephone(evidence: TurnEvidence) -> bool:
+    """Whether the question is one for a telephone number, in a script's words or in a model's own."""
+    of_a_length = evidence.expected is not None and evidence.expected.digits > 0
+    return not of_a_length and asks_for_number(evidence.asked)
 
 
 def unfinished(evidence: TurnEvidence) -> bool:
@@ -106,6 +129,17 @@ def unfinished(evidence: TurnEvidence) -> bool:
     then."""
     lists = evidence.lists or word_lists(evidence.language)
     return Completeness(lists).unfinished(plain(evidence.words))
+
+
+def _is_whole(evidence: TurnEvidence, terms: Terms) -> bool:
+    lists = evidence.lists or word_lists(evidence.language)
+    text = plain(evidence.words)
+    if text in lists.orders:
+        return True
+    if not is_whole(text.split(), evidence.asked, lists):
+        return False
+    words = {name: of for name, of in terms.measures.items() if name in OF_WORDS}
+    return ENGLISH.p(Terms(terms.cues, words)) >= _WORDED
 
 
 def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:

@@ -2,9 +2,10 @@
 each other.
 
 A single leg at the bridge's rate needs no mix: its frames pass straight to the session. With more legs the
-bridge mixes 20 ms at a time on the pacer: every leg hears all others, and the session hears all legs that may
-speak. People who listen to each other need a jitter buffer, so the bridge holds back `PREFILL` frames of each
-leg. The bridge is itself a `pipeline.leg.Leg`: a session is the same with one leg or many.
+bridge mixes 20 ms at a time on the pacer: every leg and the session hear the roles that
+`pipeline.media.who_hears` lets theirs hear. People who listen to each other need a jitter buffer, so the
+bridge holds back `PREFILL` frames of each leg. The bridge is itself a `pipeline.leg.Leg`: a session is the
+same with one leg or many.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pipeline.audio.kernels import rms
 from pipeline.audio.resample import Resampler
 from pipeline.leg import AudioSource, Leg, LegListener
 from pipeline.media.pacer import Pace, Pacer
+from pipeline.media.who_hears import HEARD, HEARS, STAYS, Role
 
 ACTIVE: Final = 10 ** (-35 / 20)
 """Least level of speech, as root mean square with 1 for full scale: -35 dBov, as in LiveKit."""
@@ -41,8 +43,8 @@ words come that late."""
 
 
 class Seat:
-    """One leg in the mix, as the leg's listener and source. `speaks`: others hear the leg. `muted`: silence
-    is heard in its place."""
+    """One leg in the mix, as the leg's listener and source. `muted`: silence is heard in its place.
+    `heard_s`: loop time of its last frame, 0.0 before the first. `follower` takes each of its frames."""
 
     __slots__ = (
         "_bridge",
@@ -54,17 +56,21 @@ class Seat:
         "_ready",
         "_said",
         "_said_s",
+        "follower",
+        "heard_s",
         "leg",
         "muted",
-        "speaks",
+        "role",
         "waiting",
     )  # fmt: skip
 
-    def __init__(self, bridge: Bridge, leg: Leg, *, speaks: bool) -> None:
+    def __init__(self, bridge: Bridge, leg: Leg, *, role: Role) -> None:
         self._bridge = bridge
         self.leg = leg
-        self.speaks = speaks
+        self.role = role
         self.muted = False
+        self.heard_s = 0.0
+        self.follower: Callable[[Pcm, float], None] | None = None
         self.waiting: deque[Pcm] = deque(maxlen=3)  # mixed frames that the leg has not yet read
         self._held: deque[Pcm] = deque(maxlen=MAX_HELD)
         self._ready = False
@@ -74,6 +80,16 @@ class Seat:
         same = leg.rate_hz == bridge.rate_hz
         self._in = None if same else Resampler(leg.rate_hz, bridge.rate_hz)
         self._out = None if same else Resampler(bridge.rate_hz, leg.rate_hz)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether anybody hears a leg of this role."""
+        return self.role in HEARD
+
+    @property
+    def stays(self) -> bool:
+        """Whether the conversation goes on for this leg."""
+        return self.role in STAYS
 
     def take(self) -> Pcm | None:
         """Takes the leg's next frame for the mix; None: the leg has no audio, or not yet `PREFILL` frames."""
@@ -114,10 +130,14 @@ class Seat:
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
         """Takes a frame of the leg into the mix, if the leg may speak (`LegListener`)."""
+        self.heard_s = now
         if self.speaks:
             frame = self.let_through(frame)
             self.measure(frame, now)
-            self._held.append(frame.copy() if self._in is None else self._in(frame).copy())
+            frame = frame.copy() if self._in is None else self._in(frame).copy()
+            self._held.append(frame)
+            if self.follower is not None:
+                self.follower(frame, now)
 
     def digit_received(self, digit: str, now: float) -> None:
         """Passes a DTMF digit to the bridge (`LegListener`)."""
@@ -150,10 +170,9 @@ class _Direct:
         self._listener = listener
 
     def audio_received(self, frame: Pcm, position: int, now: float, *, concealed: bool) -> None:
-        if self._seat.speaks:
-            frame = self._seat.let_through(frame)
-            self._seat.measure(frame, now)
-            self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
+        frame = self._seat.let_through(frame)
+        self._seat.measure(frame, now)
+        self._listener.audio_received(frame, self._bridge.place(position), now, concealed=concealed)
 
     def digit_received(self, digit: str, now: float) -> None:
         self._bridge.keyed(self._seat.leg, digit, now)
@@ -185,7 +204,8 @@ class _Silent:
 class Bridge:
     """The legs of several participants as one leg of `rate_hz`."""
 
-    def __init__(self, pacer: Pacer, *, rate_hz: int) -> None:
+    def __init__(self, pacer: Pacer, *, rate_hz: int, position: int = 0) -> None:
+        """`position`: of the first frame, for a session that was on another leg before."""
         self._pacer = pacer
         self._rate_hz = rate_hz
         self._samples = frame_samples(rate_hz)
@@ -196,15 +216,16 @@ class Bridge:
         self._source_muted = False
         self._pace: Pace | None = None
         self._why_over = "gone"  # the last leg's reason, for a session that is attached later
-        self._next = 0  # position of the session's next frame
+        self._role = Role.AGENT
+        self._next = position  # position of the session's next frame
         self._offset: int | None = None  # of a single leg's positions; None: set at the leg's next frame
         self.on_left: Callable[[Leg], None] | None = None
         """Called with every leg that has ended."""
         self.on_key: Callable[[Leg, str], None] | None = None
         """Called with the leg and the digit of every DTMF digit."""
         self.tap: Callable[[Sequence[tuple[Leg, Pcm]], int, float], None] | None = None
-        """Called every 20 ms of a mix with the frames of the legs that had one, the mix's position and the
-        loop time."""
+        """Called every 20 ms of a mix with the frames of the legs that had one and that a caller may hear,
+        the mix's position and the loop time."""
 
     @property
     def rate_hz(self) -> int:
@@ -213,19 +234,40 @@ class Bridge:
 
     @property
     def held(self) -> bool:
-        """Whether every leg that may speak is on hold."""
-        speakers = [seat.leg for seat in self._seats if seat.speaks]
-        return bool(speakers) and all(leg.held for leg in speakers)
+        """Whether every leg that the conversation is with is on hold."""
+        legs = [seat.leg for seat in self._seats if seat.stays]
+        return bool(legs) and all(leg.held for leg in legs)
 
     @property
     def seats(self) -> tuple[Seat, ...]:
         """The legs in the bridge."""
         return tuple(self._seats)
 
-    def add(self, leg: Leg, *, speaks: bool = True) -> None:
-        """Adds `leg`; with `speaks` False the leg only listens."""
-        self._seats.append(Seat(self, leg, speaks=speaks))
+    @property
+    def role(self) -> Role:
+        """The role of the session, AGENT or PAUSED_AGENT."""
+        return self._role
+
+    @role.setter
+    def role(self, role: Role) -> None:
+        self._role = role
         self._connect()
+
+    def seat(self, leg: Leg) -> Seat | None:
+        """The seat of `leg`; None: it is not in the bridge."""
+        return next((seat for seat in self._seats if seat.leg is leg), None)
+
+    def add(self, leg: Leg, *, role: Role = Role.CALLER) -> None:
+        """Adds `leg` in a role, by which it is heard and hears."""
+        self._seats.append(Seat(self, leg, role=role))
+        self._connect()
+
+    def change_role(self, leg: Leg, role: Role) -> None:
+        """Gives `leg` another role; an unknown leg is ignored."""
+        seat = self.seat(leg)
+        if seat is not None:
+            seat.role = role
+            self._connect()
 
     def remove(self, leg: Leg) -> None:
         """Removes `leg` without hanging it up; an unknown leg is ignored. The session goes on even without a
@@ -237,9 +279,9 @@ class Bridge:
 
     def mute(self, leg: Leg, muted: bool) -> None:
         """Sets whether silence is heard in place of `leg`; an unknown leg is ignored."""
-        for seat in self._seats:
-            if seat.leg is leg:
-                seat.muted = muted
+        seat = self.seat(leg)
+        if seat is not None:
+            seat.muted = muted
 
     def mute_source(self, muted: bool) -> None:
         """Sets whether the legs hear silence in place of the session, whose audio goes on at its pace."""
@@ -254,13 +296,13 @@ class Bridge:
             listener.leg_ended(reason, self._loop.time())
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        """Connects the session with every leg; without a leg that may speak, ends the session on the next
+        """Connects the session with every leg; without a leg to converse with, ends the session on the next
         turn of the loop."""
         if self._source is not None and self._source is not source:
             self._source.on_ready(None)
         self._listener, self._source = listener, source
         self._connect()
-        if listener is not None and not any(seat.speaks for seat in self._seats):
+        if listener is not None and not any(seat.stays for seat in self._seats):
             self._loop.call_soon(self.end, self._why_over)
 
     async def hang_up(self) -> None:
@@ -286,14 +328,14 @@ class Bridge:
             self._listener.digit_received(digit, now)
 
     def ended(self, seat: Seat, reason: str, now: float) -> None:
-        """Removes the seat of a leg that has ended; without a leg that may speak, ends the session."""
+        """Removes the seat of a leg that has ended; without a leg to converse with, ends the session."""
         if seat not in self._seats:
             return
         self._seats.remove(seat)
         self._connect()
         if self.on_left is not None:
             self.on_left(seat.leg)
-        if not any(each.speaks for each in self._seats):
+        if not any(each.stays for each in self._seats):
             self.end(reason)
 
     def place(self, position: int) -> int:
@@ -308,7 +350,7 @@ class Bridge:
 
     def _connect(self) -> None:
         """Attaches the legs: a single leg at the bridge's rate to the session, else all legs to the mix."""
-        if len(self._seats) == 1 and self._seats[0].leg.rate_hz == self._rate_hz:
+        if len(self._seats) == 1 and self._is_straight(self._seats[0]):
             self._stop_mixing()
             self._offset = None
             (seat,) = self._seats
@@ -328,6 +370,11 @@ class Bridge:
         if self._pace is None:
             self._pace = self._pacer.add(self._tick, self._pacer.clock.time())
 
+    def _is_straight(self, seat: Seat) -> bool:
+        """Whether a leg alone needs no mix: it and the session hear each other, at one rate."""
+        both = seat.role in HEARS[self._role] and self._role in HEARS[seat.role]
+        return both and seat.leg.rate_hz == self._rate_hz and seat.follower is None
+
     def _stop_mixing(self) -> None:
         if self._pace is not None:
             self._pace.remove()
@@ -339,8 +386,9 @@ class Bridge:
         agent = source.read() if source is not None else None
         said = [(seat, frame) for seat in self._seats if (frame := seat.take()) is not None]
         for seat in self._seats:
-            heard = [frame for other, frame in said if other is not seat]
-            if agent is not None and not self._source_muted:
+            hears = HEARS[seat.role]
+            heard = [frame for other, frame in said if other is not seat and other.role in hears]
+            if agent is not None and self._role in hears and not self._source_muted:
                 heard.append(agent)
             if heard:
                 seat.give(mixed(heard))
@@ -348,9 +396,11 @@ class Bridge:
             source.sent(now)
         position, self._next = self._next, self._next + self._samples
         if self.tap is not None:
-            self.tap([(seat.leg, frame) for seat, frame in said], position, now)
-        if self._listener is not None and said:
-            self._listener.audio_received(mixed([frame for _, frame in said]), position, now, concealed=False)
+            aloud = HEARS[Role.CALLER]
+            self.tap([(seat.leg, frame) for seat, frame in said if seat.role in aloud], position, now)
+        to_session = [frame for seat, frame in said if seat.role in HEARS[self._role]]
+        if self._listener is not None and to_session:
+            self._listener.audio_received(mixed(to_session), position, now, concealed=False)
 
 
 def mixed(frames: list[Pcm]) -> Pcm:

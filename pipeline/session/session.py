@@ -47,12 +47,15 @@ from pipeline.turns.events import LegEnded
 
 _NS: Final = 1e9
 
+KEEP_LEG: Final = frozenset({EndReason.TRANSFER, EndReason.TAKEN_OVER})
+"""Ends of a session after which others go on with its leg."""
+
 log = logging.getLogger(__name__)
 
 
 class Session:
     """One conversation on one leg: make a `Session` on the event loop and call `run` once. The session hangs
-    up the leg at the end, except after `EndReason.TRANSFER`.
+    up the leg at the end, except after the reasons `KEEP_LEG`.
 
     `fallback_tts`: voices that speak, in order, when `tts` cannot. `phrases`: the server's own phrases; None:
     tones. `recording`: fed and closed by the session. `observer`: called with events as they happen.
@@ -128,7 +131,7 @@ class Session:
             finally:
                 self._leg.attach(None, None)
                 self._wind_up()
-        if reason is not EndReason.TRANSFER:
+        if reason not in KEEP_LEG:
             await self._leg.hang_up()
         await dialogue.hear_out()
         return reason
@@ -156,9 +159,9 @@ class Session:
         if text and self._dialogue.begun:
             self._dialogue.written(clean_text(text), self._loop.time())
 
-    def stop(self) -> None:
-        """Ends the conversation at once with `EndReason.STOPPED`. No effect after the end."""
-        self._dialogue.end(EndReason.STOPPED)
+    def stop(self, reason: EndReason = EndReason.STOPPED) -> None:
+        """Ends the conversation at once, for `reason`. No effect after the end."""
+        self._dialogue.end(reason)
 
     # From the leg (`LegListener`) -----------------------------------------------------------------------
 

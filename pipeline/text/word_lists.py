@@ -34,7 +34,8 @@ class WordLists:
     mostly follows ("I need to change"); `asking`: first words of a question; `conditions`: first words of a
     conditional clause; `finished`: complete endings although their last word is in `dangling` ("turn it
     on"); `stranded`: words in `dangling` that may end a clause that began with one of `relatives` ("what I
-    asked for").
+    asked for"); `orders`: requests that are whole by themselves ("stop"); `imperatives`: first words of a
+    request ("let me talk to a person").
 
     `numbers`: number words that are no digits; `streets`: words in names of streets. `digits`: digit by
     single word; `homophones`: the same for words that are digits only where digits are expected."""
@@ -55,6 +56,8 @@ class WordLists:
     stranded: frozenset[str] = frozenset()
     relatives: frozenset[str] = frozenset()
     finished: frozenset[str] = frozenset()
+    orders: frozenset[str] = frozenset()
+    imperatives: frozenset[str] = frozenset()
     numbers: frozenset[str] = frozenset()
     streets: frozenset[str] = frozenset()
     digits: Mapping[str, str] = field(default_factory=lambda: _NO_DIGITS)
@@ -186,6 +189,16 @@ _ENGLISH: Final = WordLists(
     finished=_phrases("""
         it on, it in, it is, them on, them in, that on, me in, about that, for that, of that, with that,
         like that, do that, to that, after that, know that, want that, have that, i am, you are
+    """),
+    orders=_phrases("""
+        stop, stop it, stop that, stop please, cancel, cancel that, cancel it, help, quiet, be quiet, shut up,
+        enough, thats enough, never mind, forget it, forget that, repeat that, repeat, again, say that again,
+        operator, human, agent, representative, thats wrong, thats not right, not interested, what, who, why,
+        go back, start over, skip it, skip that, hang up, leave me alone, go away
+    """),
+    imperatives=_set("""
+        let give tell send cancel stop call put transfer connect repeat say show take book change check speak
+        help forget get leave remove add please make turn bring move keep find read start
     """),
     numbers=_set("""
         ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty

@@ -21,6 +21,7 @@ from sip.states import HangupCause
 from sip.transaction.transaction import ServerTransaction
 
 
+@runtime_checkable
 class Signalled(Protocol):
     """The INVITE of a call, of either direction."""
 

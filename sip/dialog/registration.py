@@ -53,6 +53,9 @@ class Registration:
         self.state = RegistrationState.IDLE
         self.index = 0
         self.status = 0
+        self.keep_s: int | None = None
+        """How often the registrar wants keep-alives (RFC 6223, RFC 5626 Flow-Timer); 0: as usual, None: it
+        asked for none."""
         self._core = core
         self._registrars = registrars
         self._aor = aor
@@ -73,6 +76,16 @@ class Registration:
     def registered(self) -> bool:
         """Whether a registrar holds the contact, by the last response."""
         return self.state in (RegistrationState.REGISTERED, RegistrationState.REFRESHING)
+
+    @property
+    def settled(self) -> bool:
+        """Whether a registrar holds the contact, and no REGISTER is under way."""
+        return self.state is RegistrationState.REGISTERED
+
+    @property
+    def hop(self) -> Hop:
+        """The way to the registrar that is asked, or was asked last."""
+        return hop_of(self._registrars[self.index], egress=self._egress)
 
     def start(self, now: float) -> None:
         """Sends REGISTER, and refreshes the binding until `stop`."""
@@ -113,8 +126,7 @@ class Registration:
         return self._cseq
 
     def _send(self, expires_s: int, now: float) -> None:
-        registrar = self._registrars[self.index]
-        hop = hop_of(registrar, egress=self._egress)
+        registrar, hop = self._registrars[self.index], self.hop
         headers = Headers()
         headers.add("Max-Forwards", "70")
         headers.add("From", str(NameAddr(self._aor, params={"tag": self._tag})))
@@ -138,6 +150,7 @@ class Registration:
         if expires_s == 0:
             self._failed(now)
             return
+        self.keep_s = _keep_of(response)
         gained = not self.registered
         self.state = RegistrationState.REGISTERED
         self._failures = self._rounds = 0
@@ -150,7 +163,7 @@ class Registration:
 
     def _expiry(self, response: Response) -> int:
         """Returns the granted seconds; of several contacts in the response that of this contact counts."""
-        mine = NameAddr.parse(self._contact(hop_of(self._registrars[self.index], egress=self._egress))).uri
+        mine = NameAddr.parse(self._contact(self.hop)).uri
         try:
             contacts = [each for each in response.contacts if not each.is_wildcard]
         except MalformedMessage:
@@ -200,3 +213,13 @@ class Registration:
             if alarm is not None:
                 alarm.cancel()
         self._alarm = self._lost = None
+
+
+def _keep_of(response: Response) -> int | None:
+    """Returns how often the registrar asks for keep-alives; a `keep` that it sends back as it came says
+    nothing."""
+    try:
+        asked = response.via.params.get("keep")
+    except MalformedMessage:
+        asked = None
+    return delta_seconds(asked or response.header("Flow-Timer"))

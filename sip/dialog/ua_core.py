@@ -19,6 +19,9 @@ REFERABLE = f"{ALLOW}, REFER"
 
 SUPPORTED_TAGS = frozenset({"100rel", "timer"})
 
+REPLACES = "replaces"
+"""The option tag of calls whose far end may be replaced (RFC 3891)."""
+
 
 class Core(Protocol):
     """`sip.stack.stack.Stack`, as calls and registrations use it."""

@@ -17,7 +17,7 @@ from sip.dialog.dialog import Dialog, DialogSetId
 from sip.dialog.events import AddressRefused, InviteEnded, MediaAgreed, Move, Side
 from sip.dialog.reliable_response import ReliableResponse
 from sip.dialog.session_timer import SessionTimer, SessionTimerSettings
-from sip.dialog.ua_core import ALLOW, REFERABLE, SUPPORTED_TAGS, Core
+from sip.dialog.ua_core import ALLOW, REFERABLE, REPLACES, SUPPORTED_TAGS, Core
 from sip.egress import ANY_ADDRESS, Egress, EgressRule
 from sip.errors import LocalError, MediaRefused, RemoteError
 from sip.message.body import SDP, session_description
@@ -226,9 +226,19 @@ class InviteUsage:
         """Adds Allow, Supported and User-Agent."""
         headers.add("Allow", REFERABLE if self.settings.accept_refer else ALLOW)
         tags = SUPPORTED_TAGS if self.settings.reliable_provisional else SUPPORTED_TAGS - {"100rel"}
+        tags |= {REPLACES} if self.settings.accept_refer else frozenset()
         headers.add("Supported", ", ".join(sorted(tags)))
         if self.core.user_agent:
             headers.add("User-Agent", self.core.user_agent)
+
+    def refuses_replacement(self, *, early_only: bool) -> int | None:
+        """Returns the status for an INVITE that is to replace the call (RFC 3891 3), 0 where it may; None
+        where the trunk takes none. A call that is not up yet is not given away."""
+        if not self.settings.accept_refer:
+            return None
+        if not self.confirmed:
+            return 603 if self.ended else 481
+        return 486 if early_only else 0
 
     def send_and_forget(self, dialog: Dialog, request: Request, now: float) -> None:
         """Sends a request within `dialog` whose response changes nothing; challenges are answered."""

@@ -56,6 +56,15 @@ class Heard:
         self._reading = False
 
     @property
+    def position(self) -> int:
+        """Where the next frame is on the far end's media clock; 0 before the first."""
+        frames = int(self._line["frames"])
+        if not frames:
+            return 0
+        samples: int = self._frames.shape[1]
+        return int(self._infos[(frames - 1) % HEARD]["position"]) + samples
+
+    @property
     def listener(self) -> LegListener | None:
         """The listener; None: frames are dropped."""
         return self._listener

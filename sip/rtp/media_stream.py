@@ -271,6 +271,11 @@ class MediaStream:
         self._plane.rounds.join(self._number, self._keep_house)
         self._keep_house(now)
 
+    @property
+    def position(self) -> int:
+        """Where the next frame is on the far end's media clock; 0 before the first."""
+        return self._heard.position if self._heard is not None else 0
+
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Connects a conversation; None disconnects. What arrived before is not kept."""
         self._attached.attach(listener, source)

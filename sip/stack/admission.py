@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sip.dialog.ua_core import ALLOW, ALLOWED_METHODS, SUPPORTED_TAGS
+from sip.dialog.ua_core import ALLOW, ALLOWED_METHODS, REPLACES, SUPPORTED_TAGS
 from sip.dialog.usage import InviteSettings
 from sip.message.body import SDP
 from sip.message.message import Request, Response, response_to
@@ -102,20 +102,23 @@ def unknown_method(request: Request) -> Refused | None:
     return None
 
 
-def unanswerable(request: Request) -> Refused | None:
+def unanswerable(request: Request, admitted: Admitted, *, replaces: bool) -> Refused | None:
     """Refuses a request outside any dialog that asks for something unsupported (RFC 3261 8.2.2); None where
-    all is supported."""
+    all is supported. `replaces`: it takes the place of a call. Where the trunk lets calls be replaced, one
+    that names another is refused."""
     if request.uri.scheme not in _URI_SCHEMES:
         return Refused(416)
-    refused = unsupported(request)
-    if refused is None and request.method in _WITHIN_ONLY:
+    refused = unsupported(request, besides=REPLACES if admitted.settings.accept_refer else "")
+    gone = not replaces and admitted.settings.accept_refer and request.headers.get("Replaces") is not None
+    if refused is None and (gone or request.method in _WITHIN_ONLY):
         return Refused(481)
     return refused
 
 
-def unsupported(request: Request) -> Refused | None:
-    """Refuses a request that requires an unsupported extension (420); None where all are supported."""
-    missing = sorted(request.require - SUPPORTED_TAGS)
+def unsupported(request: Request, *, besides: str = "") -> Refused | None:
+    """Refuses a request that requires an unsupported extension (420); None where all are supported, or are
+    what is supported `besides`."""
+    missing = sorted(request.require - SUPPORTED_TAGS - {besides})
     return Refused(420, (("Unsupported", ", ".join(missing)),)) if missing else None
 
 

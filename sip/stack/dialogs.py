@@ -11,16 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
-from sip.dialog.dialog import Dialog, DialogId, DialogUser
+from sip.dialog.dialog import Dialog, DialogId, DialogSetId, DialogUser
+from sip.dialog.invite import Signalled
 from sip.egress import canonical
 from sip.message.message import Request
-from sip.stack.admission import Refused
+from sip.stack.admission import Admitted, Gate, Refused
 from sip.stack.counts import StackCounts
 from sip.transaction.hop import Hop
 
 Networks = Sequence[IPv4Network | IPv6Network]
 
 NO_DIALOG = Refused(481)
+
+REMEMBERED = 256
+"""Dialogs that are over of which an INVITE with Replaces is told so."""
 
 
 class Dialogs:
@@ -30,7 +34,10 @@ class Dialogs:
     def __init__(self, addresses_of: Callable[[str], Collection[str] | None], counts: StackCounts) -> None:
         self._counts = counts
         self._addresses_of = addresses_of
+        self.admitted_as: Callable[[DialogSetId], Admitted | None] = lambda replaced: None
+        """Returns over which trunk an INVITE comes that is to take the place of a call."""
         self._open: dict[DialogId, tuple[Dialog, DialogUser]] = {}
+        self._over: dict[DialogId, tuple[Dialog, Networks]] = {}  # replaceable ones, the last `REMEMBERED`
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,7 +50,41 @@ class Dialogs:
 
     def close(self, dialog: DialogId) -> None:
         """Stops delivering requests within `dialog`; idempotent."""
-        self._open.pop(dialog, None)
+        closed, user = self._open.pop(dialog, (None, None))
+        if closed is None or user is None or _refusal(user, early_only=False) is None:
+            return
+        self._over[dialog] = closed, user.allow_from
+        if len(self._over) > REMEMBERED:
+            del self._over[next(iter(self._over))]
+
+    def admit(
+        self, request: Request, source: Hop, now: float, gate: Gate
+    ) -> tuple[Admitted | Refused, DialogSetId | None]:
+        """Returns whether a request outside any dialog is admitted: by `gate`, or because it may take the
+        place of a call (RFC 3891 3), and of which."""
+        replaced = self._replaced(request, source) if request.method == "INVITE" else None
+        if replaced is None:
+            return gate.admit(request, source, now), None
+        if isinstance(replaced, Refused):
+            return replaced, None
+        return self.admitted_as(replaced) or NO_DIALOG, replaced
+
+    def _replaced(self, request: Request, source: Hop) -> DialogSetId | Refused | None:
+        """Returns the call whose place an INVITE is to take, or the INVITE's refusal. None: its Replaces
+        names no call that its sender may speak in, on a trunk that takes such INVITEs."""
+        named = named_by_replaces(request)
+        if named is None:
+            return None
+        dialog_id, early_only = named
+        dialog, user = self._open.get(dialog_id, (None, None))
+        if dialog is None or user is None:
+            dialog, networks = self._over.get(dialog_id, (None, ()))
+            over = dialog is not None and self._speaks_in(dialog, networks, source)
+            return Refused(603) if over else None
+        status = _refusal(user, early_only=early_only)
+        if status is None or not self._speaks_in(dialog, user.allow_from, source):
+            return None
+        return Refused(status) if status else DialogSetId(dialog_id.call_id, dialog_id.local_tag)
 
     def find(self, request: Request, source: Hop) -> DialogUser | Refused | None:
         """Returns the user of the dialog that `request` is within, or the request's refusal. None while the
@@ -82,6 +123,20 @@ def listed(allow_from: Networks, source: Hop) -> bool:
     """Whether `source` is in the trunk's `allow_from`."""
     address = ip_address(canonical(source.host))
     return any(address in network for network in allow_from)
+
+
+def named_by_replaces(request: Request) -> tuple[DialogId, bool] | None:
+    """Returns the dialog that a Replaces names, and whether only an early one is meant; None for none."""
+    values = request.headers.get_all("Replaces")
+    call_id, *params = (each.strip() for each in (values[0] if len(values) == 1 else "").split(";"))
+    pairs = (each.partition("=") for each in params)
+    tags = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    local, remote = tags.get("to-tag", ""), tags.get("from-tag", "")
+    return (DialogId(call_id, local, remote), "early-only" in tags) if call_id and local and remote else None
+
+
+def _refusal(user: DialogUser, *, early_only: bool) -> int | None:
+    return user.usage.refuses_replacement(early_only=early_only) if isinstance(user, Signalled) else None
 
 
 def _dialog_of(request: Request) -> DialogId:

@@ -13,11 +13,12 @@ from sip.transaction.hop import Hop
 
 @dataclass(frozen=True, slots=True)
 class InviteReceived:
-    """A new call was admitted and waits for a decision."""
+    """A new call was admitted and waits for a decision. `replaces`: the call whose place it is to take."""
 
     invite: Offered
     admitted: Admitted
     source: Hop
+    replaces: DialogSetId | None = None
 
     @property
     def called(self) -> str:

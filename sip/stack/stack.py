@@ -86,7 +86,7 @@ class Stack:
         self._initial: dict[str, str] = {}  # request identity to transaction: finds merged requests
         self.offered_by: OfferedBy = IncomingInvite
         self._invited: dict[str, Offered] = {}  # by the transaction of its INVITE: finds CANCELs
-        self._dialogs = Dialogs(addresses_of, self.counts)
+        self.within = Dialogs(addresses_of, self.counts)
         self._transmissions: list[Transmission] = []
         self._events: list[StackEvent] = []
 
@@ -119,7 +119,7 @@ class Stack:
     @property
     def dialogs(self) -> int:
         """The number of dialogs that are open."""
-        return len(self._dialogs)
+        return len(self.within)
 
     # Input ------------------------------------------------------------------------------------------------
 
@@ -182,12 +182,12 @@ class Stack:
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
         """Sends `request` in a new transaction, over TCP where it is long (RFC 3261 18.1.1)."""
-        request.headers.prepend("Via", self._via(hop))
+        request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
         switches = hop.elastic and hop.transport == "udp" and self._streams
         if switches and len(request.to_bytes()) > MTU_LIMIT:
             hop = replace(hop, transport="tcp")
             request.headers.pop_first("Via")
-            request.headers.prepend("Via", self._via(hop))
+            request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
         return self._start(request, hop, user, now)
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
@@ -202,11 +202,11 @@ class Stack:
 
     def open_dialog(self, dialog: Dialog, user: DialogUser) -> None:
         """Delivers requests within `dialog` to `user` from now on."""
-        self._dialogs.open(dialog, user)
+        self.within.open(dialog, user)
 
     def close_dialog(self, dialog: DialogId) -> None:
         """Answers requests within `dialog` with 481 from now on; idempotent."""
-        self._dialogs.close(dialog)
+        self.within.close(dialog)
 
     def emit(self, event: StackEvent) -> None:
         """Queues `event` for the application."""
@@ -246,10 +246,10 @@ class Stack:
 
     # Internals --------------------------------------------------------------------------------------------
 
-    def _via(self, hop: Hop) -> str:
+    def _via(self, hop: Hop, offers: str = "") -> str:
         host, port = self._local_address(hop)
         sent_by = format_hostport(host, port)
-        return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport"
+        return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport{offers}"
 
     def _start(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> ClientTransaction:
         client = ClientTransaction(self, request, hop=hop, user=user)
@@ -310,7 +310,7 @@ class Stack:
         if server is not None and server.status >= 300:
             server.receive(request, now)
             return
-        user = self._dialogs.find(request, source)
+        user = self.within.find(request, source)
         if user is None or isinstance(user, Refused):
             self.counts.strays += 1
         else:
@@ -323,7 +323,7 @@ class Stack:
             return NO_DIALOG
         invite = self._invited.get(key)
         if not (carried(cancelled.source, source) or (invite and listed(invite.allow_from, source))):
-            return self._dialogs.refuse()
+            return self.within.refuse()
         tag = invite.usage.dialog_set.local_tag if invite is not None else None
         self.reply(self._serve(request, source), 200, now, to_tag=tag)
         if invite is not None:
@@ -331,7 +331,7 @@ class Stack:
         return None
 
     def _in_dialog(self, request: Request, source: Hop, now: float) -> Refused | None:
-        user = self._dialogs.find(request, source)
+        user = self.within.find(request, source)
         if user is None or isinstance(user, Refused):
             return user
         refused = unsupported(request)
@@ -340,10 +340,10 @@ class Stack:
         return refused
 
     def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:
-        admitted = self._gate.admit(request, source, now)
+        admitted, old = self.within.admit(request, source, now, self._gate)
         if isinstance(admitted, Refused):
             return admitted
-        refused = unknown_method(request) or unanswerable(request)
+        refused = unknown_method(request) or unanswerable(request, admitted, replaces=old is not None)
         if refused is not None or request.method == "OPTIONS":
             return refused or CAPABLE
         identity = _identity(request)
@@ -354,8 +354,12 @@ class Stack:
         self.reply(server, 100, now)
         invite = self.offered_by(self, admitted.settings, server)
         self._invited[server.key] = invite
-        self.emit(InviteReceived(invite, admitted, source))
+        self.emit(InviteReceived(invite, admitted, source, old))
         return None
+
+
+_OFFERED = {"REGISTER": ";keep"}
+"""What the Via of a request offers: keep-alives (RFC 6223)."""
 
 
 def _stamp(request: Request, source: Hop) -> Via:

@@ -19,7 +19,7 @@ from typing import Any
 from sip.client_tls import ClientTls
 from sip.egress import canonical
 from sip.errors import MalformedMessage
-from sip.message.framing import PONG, KeepAlive, StreamParser
+from sip.message.framing import PING, PONG, KeepAlive, StreamParser
 from sip.message.message import Request, Response
 from sip.stack.datagrams import DatagramSocket
 from sip.stack.dns import Dns
@@ -54,12 +54,15 @@ def place_of(hop: Hop) -> Place:
     return hop.transport, hop.host, hop.port, hop.name, hop.egress.tls if hop.egress is not None else None
 
 
-class _Connection(asyncio.Protocol):
-    """One stream connection, opened by either side."""
+class StreamConnection(asyncio.Protocol):
+    """One stream connection, opened by either side. `heard`: how often its peer has sent something, `pongs`:
+    how often that was a pong."""
 
     def __init__(self, owner: Transport, transport_name: str, number: int, *, dialled: bool) -> None:
         self.number = number
         self.heard_at = 0.0
+        self.heard = self.pongs = 0
+        self._pinged = False
         self.spoke_sip = dialled
         self.unread: list[Transmission] | None = [] if dialled and transport_name == "tls" else None
         """Sent before anything was heard: over TLS the peer may refuse our certificate only afterwards, and
@@ -80,7 +83,12 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._owner.loop.time()
+        self.heard += 1
         self.unread = None
+        if self._pinged and data == PONG:  # two of these in a row would read as a ping
+            self._pinged = False
+            self.pongs += 1
+            return
         for found in self._parser.receive(data):
             if isinstance(found, KeepAlive):
                 self.write(PONG)
@@ -95,6 +103,11 @@ class _Connection(asyncio.Protocol):
         self._owner.connection_closed(self)
         if isinstance(exc, ssl.SSLError) and _REFUSES_CERTIFICATE.search(exc.reason or ""):
             self._owner.turned_away(self)
+
+    def ping(self) -> bool:
+        """Sends a keep-alive; False as `write`."""
+        self._pinged = True
+        return self.write(PING)
 
     def write(self, data: bytes) -> bool:
         """Writes `data`. False: the connection is closed, or its peer does not read."""
@@ -188,8 +201,8 @@ class Transport:
         self._ceiling = ceiling
         self._listeners: list[StreamListener] = []
         self._numbers = itertools.count(1)
-        self._connections: dict[int, _Connection | Frames] = {}
-        self._dialled: dict[Place, _Connection] = {}
+        self._connections: dict[int, StreamConnection | Frames] = {}
+        self._dialled: dict[Place, StreamConnection] = {}
         self._waiting: dict[Place, list[Transmission]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.dns = Dns(self.loop, server=dns_server)
@@ -256,6 +269,10 @@ class Transport:
             self._fail(transmission)
         elif connection.unread is not None and len(connection.unread) < MAX_WAITING:
             connection.unread.append(transmission)
+
+    def dialled(self, hop: Hop) -> StreamConnection | None:
+        """Returns the open connection that was made for `hop`, None where there is none."""
+        return self._dialled.get(place_of(hop))
 
     def _family(self) -> int | None:
         return self._udp.family if self._udp is not None else None
@@ -331,7 +348,7 @@ class Transport:
             raise OSError("nothing connects there")  # a browser connects here, never the other way
         number = next(self._numbers)
         _, connection = await self.loop.create_connection(
-            lambda: _Connection(self, hop.transport, number, dialled=True),
+            lambda: StreamConnection(self, hop.transport, number, dialled=True),
             address,
             hop.port,
             ssl=context,
@@ -356,9 +373,9 @@ class Transport:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def accepted(self, transport_name: str) -> _Connection:
+    def accepted(self, transport_name: str) -> StreamConnection:
         """Makes the protocol of a connection that a peer has opened."""
-        return _Connection(self, transport_name, next(self._numbers), dialled=False)
+        return StreamConnection(self, transport_name, next(self._numbers), dialled=False)
 
     def refusal(self, host: str) -> str:
         """Returns the limit that a connection of `host` exceeds, "" for none."""
@@ -377,7 +394,7 @@ class Transport:
         frames.heard_at = self.loop.time()
         return frames if self.connection_opened(frames) else None
 
-    def connection_opened(self, connection: _Connection | Frames) -> bool:
+    def connection_opened(self, connection: StreamConnection | Frames) -> bool:
         """Registers `connection`. False: there are too many, in all or of that host."""
         if self.refusal(connection.source.host):
             return False
@@ -386,14 +403,14 @@ class Transport:
             self._sweep = self.loop.call_later(SWEEP_S, self._sweep_idle)
         return True
 
-    def connection_closed(self, connection: _Connection | Frames) -> None:
+    def connection_closed(self, connection: StreamConnection | Frames) -> None:
         """Removes `connection`: the next message to its peer opens a new one."""
         self._connections.pop(connection.number, None)
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]
         self.closed(connection.number)
 
-    def turned_away(self, connection: _Connection) -> None:
+    def turned_away(self, connection: StreamConnection) -> None:
         """Reports the messages of a connection whose TLS the peer has refused: none was read."""
         for transmission in connection.unread or ():
             self._fail(transmission)

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from api import batches, calls, health, personal_data, rooms, speech, traces, twirp, web_calls
+from api import batches, calls, health, personal_data, rooms, speech, supervisors, traces, twirp, web_calls
 from api.http.operation import operation_of
 from api.manage import bans, keys, resources, webhooks
 from tests.support.http.api_site import SERVER_KEY, WEB_KEY, write_api_site
@@ -92,6 +92,7 @@ OPERATIONS = [
         webhooks,
         batches,
         rooms,
+        supervisors,
         speech,
         twirp,
         web_calls,

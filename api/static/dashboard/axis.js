@@ -18,7 +18,8 @@ export function drawAxis(axis, story, actions) {
   const step = [1, 5, 10, 30, 60, 300, 600].find((each) => whole / each <= 12) ?? 1800;
   lane("ruler", "", "", Array.from({ length: Math.floor(whole / step) + 1 }, (_, i) => h("span", { class: "at", vars: span(i * step, i * step) }, clock(i * step))));
   const wave = waveLane(lane, story, span);
-  for (const role of ["caller", "agent"]) wordsLane(lane, story, role, span);
+  const people = story.lines.some((line) => line.role === "colleague") ? ["colleague"] : [];
+  for (const role of ["caller", "agent", ...people]) wordsLane(lane, story, role, span);
   if (story.states.length) statesLane(lane, story, span, actions);
   if (story.turns.length) latencyLane(lane, story, part, actions);
   momentsLane(lane, story, span, actions);
@@ -43,6 +44,8 @@ export function drawWave(track, peaks) {
     s("line", { x1: 0, x2: 1000, y1: 50, y2: 50, "vector-effect": "non-scaling-stroke" })));
 }
 
+const WHO = { caller: "Caller", agent: "Agent", colleague: "Colleague" };
+
 function wordsLane(lane, story, role, span) {
   const mine = story.lines.filter((line) => line.role === role);
   const items = mine.map((line, place) => {
@@ -50,7 +53,7 @@ function wordsLane(lane, story, role, span) {
     const words = line.words.length ? line.words.map((word) => [h("span", { "data-t": word.startMs / 1000 }, word.text), " "]) : line.text;
     return h("div", { class: "at", "data-who": role, title: line.text, vars: span(line.from, Math.min(room, Math.max(line.to, line.from) + 1.6)) }, said(words), line.interrupted ? cut(line) : null);
   });
-  lane("words", role === "caller" ? "Caller said" : "Agent said", "", items);
+  lane("words", `${WHO[role]} said`, "", items);
 }
 
 // What an agent would have said, had the caller not broken in.

@@ -101,7 +101,7 @@ function transcript(call) {
   lines = story.lines.map((line) => {
     const turn = latency.get(line);
     const node = h("li", { "data-who": line.role, onclick: () => { seek(line.from); follow(); } },
-      h("a", { href: `#t=${line.from.toFixed(1)}` }, clock(line.from)), h("span", { class: "who" }, line.role === "agent" ? "Agent" : "Caller"),
+      h("a", { href: `#t=${line.from.toFixed(1)}` }, clock(line.from)), h("span", { class: "who" }, { agent: "Agent", colleague: "Colleague" }[line.role] ?? "Caller"),
       h("span", { class: "said" }, said(line.text), line.interrupted ? cut(line) : null), turn ? h("small", { class: "num", "data-slow": turn.slow }, ms(turn.total)) : null);
     return { from: line.from, node };
   });

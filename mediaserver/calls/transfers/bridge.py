@@ -31,6 +31,7 @@ from pipeline.media.bridge import Bridge, mixed
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
 from pipeline.media.utterance import Utterance
+from pipeline.media.who_hears import Role
 from sip.call import Call, CallFailed
 from sip.errors import SipError
 
@@ -307,7 +308,7 @@ class TransferBridge:
         self._bridge.attach(self, None)
         self._bridge.tap = self._record
         self._bridge.on_key = self._pass_on
-        self._bridge.add(call)
+        self._bridge.add(call, role=Role.COLLEAGUE)
         if self.on_answer is not None:
             self.on_answer(call)
         handing = asyncio.create_task(self._hand_over(call))
@@ -365,7 +366,7 @@ class TransferBridge:
     def _left(self, leg: Leg) -> None:
         if leg is self._call:
             self._gone("callee")
-        elif not any(seat.speaks and seat.leg is not self._call for seat in self._bridge.seats):
+        elif not any(seat.stays and seat.leg is not self._call for seat in self._bridge.seats):
             self._gone("caller")
 
     def _gone(self, who: str) -> None:
@@ -465,6 +466,6 @@ class Visit:
         self._over.set()
 
     def _left(self, leg: Leg | None) -> None:
-        if not any(seat.speaks for seat in self._bridge.seats):
+        if not any(seat.stays for seat in self._bridge.seats):
             self._ended_by = self._ended_by or "caller"
             self._over.set()

@@ -17,7 +17,7 @@ from mediaserver.errors import StoreError
 from pipeline.errors import boundary
 from pipeline.leg import AudioSource, LegListener
 from pipeline.media.bridge import Bridge
-from sip.call import Call, CallFailed, decline
+from sip.call import Call, CallFailed, decline, keep_place
 from sip.dialog.events import Move
 from sip.errors import SipError
 from sip.states import CallState
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 EVENT: Final = "call.transferred"
 RUNG: Final = "far_end"
 
-UNAVAILABLE, DECLINED, TEMPORARILY = 503, 603, 480
+UNAVAILABLE, DECLINED, TEMPORARILY, PENDING = 503, 603, 480, 491
 
 
 class _Place:
@@ -61,17 +61,60 @@ class MovedCaller:
         self._cdr = cdr
         self._moving: asyncio.Task[None] | None = None
         self._dialled = dialled
-        call.on_refer = self._asked
+        self._obey(call)
 
     async def close(self) -> None:
         """Obeys no REFER any more and ends a call that one asked for."""
-        self.call.on_refer = decline
+        self.call.on_refer, self.call.on_replace = decline, keep_place
         if self._moving is not None:
             self._moving.cancel()
             await asyncio.gather(self._moving, return_exceptions=True)
 
+    def _obey(self, call: Call) -> None:
+        call.on_refer, call.on_replace = self._asked, self._replaced
+
+    @property
+    def _busy(self) -> bool:
+        return self._moving is not None and not self._moving.done()
+
+    def _replaced(self, old: Call, new: Call) -> int:
+        if old is not self.call or self._busy:
+            return PENDING
+        place = _Place(self.bridge.rate_hz)
+        self.bridge.add(place)  # at once: the far end may hang up in this moment
+        self._moving = asyncio.create_task(self._give_place(old, new, place))
+        return 0
+
+    async def _give_place(self, old: Call, new: Call, place: _Place) -> None:
+        """Answers `new`, with which the agent goes on, and hangs `old` up (RFC 3891 3)."""
+        self._legs.follow(new, self._cdr.claim.call_id)
+        try:
+            with boundary(log, "replacement failed", **self._cdr.fields()):
+                await self._answered(new)
+        finally:
+            self.bridge.remove(place)
+            if self.call is new:
+                self.bridge.remove(old)
+                await old.hang_up()
+            elif old.state is CallState.ENDED:
+                self.bridge.end("remote")
+
+    async def _answered(self, new: Call) -> None:
+        try:
+            await new.answer()
+        except SipError as error:
+            log.info("replacement failed", extra={**self._cdr.fields(), "reason": str(error)})
+            return
+        except asyncio.CancelledError:
+            await new.hang_up()
+            raise
+        self.call = new
+        self._obey(new)
+        self.bridge.add(new)
+        self._cdr.tell(EVENT, {"target": new.remote_number, "outcome": "answered", "rung": RUNG})
+
     def _asked(self, call: Call, move: Move) -> None:
-        if self._moving is not None and not self._moving.done():
+        if self._busy:
             call.tell(move, DECLINED)
             return
         place = _Place(self.bridge.rate_hz)
@@ -115,7 +158,7 @@ class MovedCaller:
                 await person.hang_up()
             raise
         self.call = person
-        person.on_refer = self._asked
+        self._obey(person)
         self.bridge.add(person)
         self._cdr.tell(EVENT, {"target": route.number, "outcome": "answered", "rung": RUNG})
         return 200

@@ -124,7 +124,7 @@ class _Transfer:
         if handed.outcome != Said.ANSWERED and not self._perhaps_called(handed):
             self._live.dialled.discard(self._number)
         served = bool(handed.rung) or handed.outcome in (Said.ANSWERED, Said.ABANDONED)
-        if not self._comes_back or served or not any(seat.speaks for seat in bridge.seats):
+        if not self._comes_back or served or not any(seat.stays for seat in bridge.seats):
             return None
         return TransferFailed(self._result.transfer_target, handed.outcome, self._live.profile.unreachable)
 

@@ -103,6 +103,13 @@ def update(participants: Iterable[Participant], reason: LeaveReason | None = Non
     return rtc.SignalResponse(update=rtc.ParticipantUpdate(participants=infos))
 
 
+def vanished(participant: Participant) -> rtc.SignalResponse:
+    """Makes the update by which a participant who stays is gone for others."""
+    info = participant_info(participant)
+    info.state = models.ParticipantInfo.DISCONNECTED
+    return rtc.SignalResponse(update=rtc.ParticipantUpdate(participants=[info]))
+
+
 def leave(reason: LeaveReason, *, again: bool = False) -> rtc.SignalResponse:
     """Makes the last message to a client. `again`: asks the SDK to join again, which the SDK does by
     itself."""

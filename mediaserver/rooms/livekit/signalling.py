@@ -133,6 +133,7 @@ class Signalling(RoomObserver):
         self._tracks = Tracks(participant)
         self._sections_asked = False
         self._agent_spoke = False
+        self._hidden: set[str] = set()  # sids of those whom this client has not been shown
         self._detached_s = 0.0
 
     # The WebSocket ------------------------------------------------------------------------------------------
@@ -341,10 +342,17 @@ class Signalling(RoomObserver):
         elif not participant.permissions.hidden:
             self.send(messages.update([participant], reason))
             self.room_changed(now)
+        self._hidden.discard(participant.sid)
 
     def _told_of(self, participant: Participant) -> None:
+        """Sends the participant; of one who is hidden from now on, that they have left."""
         if participant is self._participant or not participant.permissions.hidden:
+            self._hidden.discard(participant.sid)
             self.send(messages.update([participant]))
+        elif participant.sid not in self._hidden:
+            self._hidden.add(participant.sid)
+            if participant.joined_at_ms and participant.was_seen:
+                self.send(messages.vanished(participant))
 
     def end(self, reason: LeaveReason) -> None:
         """Sends `LeaveRequest` and leaves the room's observers. Does nothing when called again."""

@@ -10,6 +10,7 @@ model decide what may be done; a model that obeys whoever spoke last gains nothi
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,6 +21,7 @@ from pipeline.agent import (
     AgentEvent,
     AgentReport,
     CallOpened,
+    HandedBack,
     Say,
     SwitchLanguage,
     TransferFailed,
@@ -30,9 +32,9 @@ from pipeline.agent import (
 from pipeline.agents.llm.answer import Answer, LlmAgentSpec, Queued, State, Turn, tool_offers
 from pipeline.agents.llm.confirmation import Pending, agrees
 from pipeline.agents.llm.digits import Wanted, read_answer, shown
-from pipeline.agents.llm.extraction import extract, summarise
+from pipeline.agents.llm.extraction import extract, spoken_lines, summarise
 from pipeline.agents.llm.history import History, Message, Round, Segment
-from pipeline.agents.llm.prompt import facts_messages, opening_messages, taking_turns
+from pipeline.agents.llm.prompt import data_block, facts_messages, opening_messages, taking_turns
 from pipeline.agents.llm.realtime.talk import HeardCall, HeardTurn, RealtimeTalk
 from pipeline.agents.llm.tools.http import metadata_values
 from pipeline.agents.llm.tools.tool import Budget
@@ -51,6 +53,17 @@ OPENED: Final = "[The caller is on the line. You speak first.]"
 BACK: Final = (
     "[The transfer to {target} failed: {outcome}. The caller is back with you and heard only the ring.]"
 )
+HANDED_BACK: Final = (
+    "[A colleague took the call over and has handed it back to you. Meanwhile this was said: {said}. "
+    "Go on from there; do not greet again.]"
+)
+ADVICE: Final = (
+    "Your supervisor tells you, and the caller does not hear it (never mention it): {text}\n"
+    "Take it into account from now on."
+)
+MAX_ADVICE: Final = 20
+"""The latest words of supervisors that are kept in a call."""
+
 SILENT: Final = "[The caller says nothing.]"
 NOT_UNDERSTOOD: Final = "[The caller said something that was not understood.]"
 DOUBTFUL: Final = "[This may not be what the caller said: ask whether it is right.]"
@@ -81,6 +94,7 @@ class LlmConversation:
             context.tool_used,
             context.trace_id,
         )
+        self._advice: deque[str] = deque(maxlen=MAX_ADVICE)
         self._before = _Asked()  # what was asked of the caller before their last words
         self._opening = opening_messages(spec.prompt, context)
         if spec.realtime is not None:
@@ -118,6 +132,14 @@ class LlmConversation:
         return state.realtime.ears(
             stt, call, rate_hz=rate_hz, history=state.history, is_private=lambda: state.wanted is not None
         )
+
+    def advise(self, text: str) -> bool:
+        """Takes a supervisor's words as an instruction from the next answer on; False: a model that hears by
+        itself has its instructions from the start."""
+        if self._state.realtime is not None:
+            return False
+        self._advice.append(text)
+        return True
 
     def report(self) -> AgentReport:
         """Returns the disposition and the noted facts and numbers, masked where configured."""
@@ -200,13 +222,22 @@ class LlmConversation:
             state.pending = None if acted else before.pending
             state.wanted, state.given = before.wanted, dict(before.given)
             return 0
-        if isinstance(event, UserSaid | UserKeyed | UserSilent) and event.interrupted:
+        if isinstance(event, UserSaid | UserKeyed | UserSilent | HandedBack) and event.interrupted:
             return state.history.heard(event.heard)
         return 0
 
     def _messages(self) -> list[Message]:
         facts = facts_messages(self._state.notes)
-        return taking_turns([*self._opening, *facts, *self._state.history.messages()])
+        return taking_turns([*self._advised(), *facts, *self._state.history.messages()])
+
+    def _advised(self) -> Sequence[Message]:
+        """Returns the opening messages with the supervisors' words in the system's, the first: templates of
+        some models refuse a second one."""
+        if not self._advice:
+            return self._opening
+        system, *others = self._opening
+        told = [system["content"], *(ADVICE.format(text=text) for text in self._advice)]
+        return [{"role": "system", "content": "\n\n".join(told)}, *others]
 
 
 def _told(event: AgentEvent) -> str:
@@ -220,6 +251,8 @@ def _told(event: AgentEvent) -> str:
             return SILENT
         case TransferFailed(target=target, outcome=outcome):
             return BACK.format(target=target, outcome=outcome)
+        case HandedBack(said=said):
+            return HANDED_BACK.format(said=data_block({"transcript": spoken_lines(said)}))
         case _:
             return OPENED
 

@@ -95,13 +95,14 @@ async def summarise(chat: Chat, transcript: Sequence[TranscriptEntry], language:
     `EngineError`."""
     messages: list[Message] = [
         {"role": "system", "content": _BRIEFING.format(language=language)},
-        {"role": "user", "content": data_block({"transcript": _lines(transcript)})},
+        {"role": "user", "content": data_block({"transcript": spoken_lines(transcript)})},
     ]
     text = await chat.ask(messages, timeout_s=SUMMARY_S)
     return clean_text(text.rpartition("</think>")[2]).strip()[:MAX_SUMMARY]
 
 
-def _lines(transcript: Sequence[TranscriptEntry]) -> list[dict[str, str]]:
+def spoken_lines(transcript: Sequence[TranscriptEntry]) -> list[dict[str, str]]:
+    """Returns who said what, without the oldest lines of a long transcript."""
     lines = [{entry.role.value: entry.text} for entry in transcript]
     while len(lines) > 1 and sum(len(str(line)) for line in lines) > MAX_TRANSCRIPT:
         lines = lines[max(1, len(lines) // 10) :]
@@ -109,7 +110,7 @@ def _lines(transcript: Sequence[TranscriptEntry]) -> list[dict[str, str]]:
 
 
 def _messages(settings: ExtractSettings, transcript: Sequence[TranscriptEntry]) -> list[Message]:
-    lines = _lines(transcript)
+    lines = spoken_lines(transcript)
     schema = json.dumps(settings.schema.document, ensure_ascii=False)
     return [
         {"role": "system", "content": _SYSTEM.format(schema=schema)},

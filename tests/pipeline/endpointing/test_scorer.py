@@ -71,6 +71,52 @@ def test_a_dangling_word_may_be_the_end(whole: str, dangling: str) -> None:
     assert 1.5 * p_eot(dangling) < p_eot(whole)
 
 
+@pytest.mark.parametrize(
+    ("language", "part", "whole"),
+    [
+        ("en", "four one five five five two", "four one five five five two two six seven one"),
+        ("en-US", "it is 415 555 26", "it is 415 555 2671"),
+        ("en-GB", "oh seven four oh oh one two three", "oh seven four oh oh one two three four five six"),
+    ],
+)
+@pytest.mark.parametrize(
+    "asked", ["What's the best number to reach you?", "Sure. Could I get your mobile number please?"]
+)
+def test_a_telephone_number_is_whole_when_its_plan_says_so_also_where_a_model_asked_for_it(
+    asked: str, language: str, part: str, whole: str
+) -> None:
+    assert p_eot(part, asked=asked, language=language) < 0.1
+    assert p_eot(whole, asked=asked, language=language) > 0.9
+
+
+@pytest.mark.parametrize("asked", ["What's your card number?", "How may I help you?"])
+def test_other_digits_are_no_telephone_number(asked: str) -> None:
+    assert p_eot("four one five five five two two six seven one", asked=asked) < 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("let me talk to a person", "How may I help you?"),
+        ("stop", "How may I help you?"),
+        ("how much was that", "How may I help you?"),
+        ("who is this", "How may I help you?"),
+        ("laptop", "Is it a laptop or a desktop?"),
+    ],
+)
+def test_a_whole_order_or_question_ends_the_turn_in_half_a_second_whatever_the_voice(
+    words: str, asked: str
+) -> None:
+    assert EndOfTurn().delay_ms(p_eot(words, asked=asked)) <= 550
+
+
+@pytest.mark.parametrize(
+    "words", ["let me talk to a", "how much was", "let me", "who is", "can you send me the", "put it on the"]
+)
+def test_the_beginning_of_an_order_or_question_is_waited_for(words: str) -> None:
+    assert EndOfTurn().delay_ms(p_eot(words, asked="How may I help you?")) > 800
+
+
 def test_digits_until_all_are_there() -> None:
     for said in ("four", "four one five", "it is four one five nine two"):
         assert p_eot(said, DIGITS) < 0.1

@@ -137,7 +137,7 @@ def test_a_call_is_refreshed_by_update_for_hours() -> None:
 
 def test_a_far_end_without_update_is_refreshed_by_invite() -> None:
     world, alice, bob = up(refresher_alice=True)
-    ((_, invite),) = alice.stack._dialogs._open.values()
+    ((_, invite),) = alice.stack.within._open.values()
     assert isinstance(invite, Invite)
     invite.usage.peer_updates = False
     world.run(300)

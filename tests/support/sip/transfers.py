@@ -194,10 +194,10 @@ failed = "back\""""
 
 
 def write_ladder_site(
-    directory: Path, *, transfer: str = "auto", trunk: str = "", insists: bool = False
+    directory: Path, *, transfer: str = "auto", trunk: str = "", insists: bool = False, further: str = ""
 ) -> Site:
     """A transfer site with an agent of each kind, whose trunk allows these rungs and has these lines
-    besides. `insists`: an agent whose transfer failed tries once more."""
+    besides. `insists`: an agent whose transfer failed tries once more. `further`: more tables."""
     phone = 'phone_number = "+14155550100"'
     more = "".join(
         AGENT.format(id=agent, company="acme", trunk="carrier", phone=phone, target="desk")
@@ -207,6 +207,6 @@ def write_ladder_site(
     )
     hands_on = ASKING.replace('no = "ask"', 'no = "ask", 1 = "through"') + HANDING_ON
     asking = ASKING.format(id=ASKS) + hands_on.format(id=ASKS_AND_HANDS_ON)
-    site = write_transfer_site(directory, more=more + asking)
+    site = write_transfer_site(directory, more=more + asking + further)
     site.change("transfer_ring_s = 20", "transfer_ring_s = 5")
     return site.add('[[trunk]]\nid = "carrier"', f'transfer = "{transfer}"\n{trunk}')

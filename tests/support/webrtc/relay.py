@@ -38,10 +38,11 @@ class _Side(asyncio.DatagramProtocol):
 
 class Relay:
     """`loss` is a share of media packets, `jitter_s` the most that one is delayed. `lost` counts. To the
-    server each client has an address of its own."""
+    server each client has an address of its own. While it is `cut` nothing passes."""
 
     def __init__(self, server: tuple[str, int], *, loss: float, jitter_s: float, seed: int = 1) -> None:
         self.lost = 0
+        self.cut = False
         self.port = 0
         self._server = server
         self._host = "127.0.0.1"
@@ -75,6 +76,8 @@ class Relay:
 
     def forward(self, data: bytes, addr: tuple[str, int], *, client: tuple[str, int] | None) -> None:
         """One datagram, to the server or back to `client`."""
+        if self.cut:
+            return
         delay_s = 0.0
         if 127 < data[0] < 192:
             if self._rng.random() < self._loss:

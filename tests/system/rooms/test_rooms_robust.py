@@ -7,7 +7,7 @@ import gc
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,12 @@ from mediaserver.rooms.participant import Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.webrtc.udp_mux import MediaPort
 from pipeline.audio import Pcm
-from pipeline.leg import AudioSource, LegListener
 from pipeline.media.bridge import Bridge
 from pipeline.media.pacer import Pacer
 from pipeline.media.playout import Playout
+from pipeline.media.who_hears import Role
 from pipeline.plane.drive.plane import Plane
+from tests.support.speech.bridged import ByHand, FakeLeg
 from tests.support.speech.leg import Listener
 from tests.support.speech.tones import share_at, tone
 from tests.support.waiting import until
@@ -116,73 +117,6 @@ async def test_two_hundred_visits_leave_nothing_behind(port: MediaPort) -> None:
 # More than one on the line ----------------------------------------------------------------------------------
 
 
-class FakeLeg:
-    """A leg that the test speaks through."""
-
-    def __init__(self, rate_hz: int = RATE_HZ) -> None:
-        self.rate_hz = rate_hz
-        self.held = False
-        self.listener: LegListener | None = None
-        self.source: AudioSource | None = None
-        self.hung_up = 0
-        self._at = 0
-
-    def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
-        self.listener, self.source = listener, source
-
-    async def hang_up(self) -> None:
-        self.hung_up += 1
-
-    async def send_dtmf(self, digits: str) -> None:
-        pass
-
-    def say(self, frame: Pcm) -> None:
-        assert self.listener is not None
-        self.listener.audio_received(frame, self._at, 0.0, concealed=False)
-        self._at += len(frame)
-
-    def hear(self) -> Pcm | None:
-        assert self.source is not None
-        return self.source.read()
-
-
-class Cancellable:
-    """One entry of a list that can be taken out."""
-
-    def __init__(self, entries: list[Any], entry: Any) -> None:
-        self._entries = entries
-        self._entry = entry
-
-    def cancel(self) -> None:
-        if self._entry in self._entries:
-            self._entries.remove(self._entry)
-
-
-class ByHand:
-    """A clock whose ticks the test makes."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.calls: list[tuple[float, Callable[[], Any]]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_at(self, when: float, callback: Callable[[], Any], /) -> Any:
-        entry = (when, callback)
-        self.calls.append(entry)
-        return Cancellable(self.calls, entry)
-
-    def pass_frame(self) -> None:
-        """20 ms."""
-        self.now += 0.02
-        due = [call for call in self.calls if call[0] <= self.now + 1e-6]
-        for call in due:
-            self.calls.remove(call)
-        for _, callback in due:
-            callback()
-
-
 async def test_one_leg_alone_is_passed_straight_through() -> None:
     bridge, leg, session = Bridge(Pacer(ByHand()), rate_hz=RATE_HZ), FakeLeg(), Listener()
     playout = Playout(RATE_HZ)
@@ -201,7 +135,7 @@ async def test_a_person_a_phone_and_the_agent_hear_each_other_and_not_themselves
     bridge.add(ann)
     bridge.attach(session, playout)
     bridge.add(phone)
-    bridge.add(boss, speaks=False)
+    bridge.add(boss, role=Role.MONITOR)
     playout.begin().begin_piece("x")
     playout.write(tone(300, 1.0, RATE_HZ))
     heard: dict[FakeLeg, list[Pcm]] = {ann: [], phone: [], boss: []}
@@ -256,7 +190,7 @@ async def test_the_last_who_may_speak_ends_the_conversation() -> None:
     ann, bob, boss = FakeLeg(), FakeLeg(), FakeLeg()
     for leg in (ann, bob):
         bridge.add(leg)
-    bridge.add(boss, speaks=False)
+    bridge.add(boss, role=Role.MONITOR)
     bridge.attach(session, Playout(RATE_HZ))
     assert ann.listener is not None
     ann.listener.leg_ended("hung_up", 0.0)

@@ -16,6 +16,7 @@ from pipeline.agent import (
     AgentEvent,
     CallOpened,
     Expect,
+    HandedBack,
     HangUp,
     Say,
     SendDigits,
@@ -268,7 +269,7 @@ async def test_a_caller_who_leaves_in_the_middle_is_incomplete() -> None:
 
 
 def test_the_table_has_every_cell() -> None:
-    events = (CallOpened, UserSaid, UserKeyed, UserSilent, TransferFailed)
+    events = (CallOpened, UserSaid, UserKeyed, UserSilent, TransferFailed, HandedBack)
     assert set(_TRANSITIONS) == {(state, event) for state in ScriptState for event in events}
 
 

@@ -1,0 +1,104 @@
+"""Supervisors of calls for the API: tokens, roles and words to the agent, by phone and web alike."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from mediaserver.admin.access import Access
+from mediaserver.calls.phone_call import PhoneCall
+from mediaserver.errors import Conflict, NotFound
+from mediaserver.rooms.open_room import JoinGrant, OpenRoom
+from mediaserver.rooms.participant import Kind, Participant, Permissions
+from mediaserver.rooms.registry import RoomRegistry
+from mediaserver.rooms.room import Room
+from mediaserver.rooms.sip_participant import phone_participant
+from mediaserver.rooms.tokens import Grant
+from mediaserver.rooms.web_call import WebCallRequest
+from pipeline.media.who_hears import Role
+
+UNKNOWN_SUPERVISOR = "Supervisor not found"
+ELSEWHERE = "The call is over, has not begun, or is on another node"
+
+
+class Supervisors:
+    """The supervisors of the calls of this node, for the company's API clients."""
+
+    def __init__(self, room_registry: RoomRegistry) -> None:
+        self._room_registry = room_registry
+
+    def invite(self, access: Access, call_id: str, role: str, *, identity: str, name: str) -> JoinGrant:
+        """Makes the token with which a supervisor joins a live call, in a role. `identity`: "" for one that
+        is made up. Raises `Conflict` where nobody talks in the call, and for somebody else's identity."""
+        opened = self._opened(access, call_id)
+        identity = identity or f"supervisor-{uuid.uuid4().hex[:8]}"
+        there = opened.room.participants.get(identity)
+        if there is not None and not there.supervises:
+            raise Conflict("That identity is somebody else's in this call")
+        grant = Grant(
+            room=opened.room.name,
+            identity=identity,
+            name=name or identity,
+            permissions=Permissions(publish_data=False, update_own_metadata=False, hidden=True),
+            role=Role(role),
+        )
+        token = self._room_registry.mint(grant)
+        return JoinGrant(self._room_registry.server_url(), opened.room.name, token, identity)
+
+    def of_call(self, access: Access, call_id: str) -> list[Participant]:
+        """Returns the supervisors who are in a live call. Raises `Conflict`."""
+        people = self._opened(access, call_id).room.participants.values()
+        return [each for each in people if each.supervises]
+
+    def change(self, access: Access, call_id: str, identity: str, role: str) -> Participant:
+        """Gives a supervisor another role. Raises `NotFound`, and `Conflict` where that cannot be now."""
+        opened, participant = self._supervisor(access, call_id, identity)
+        opened.supervision.change(participant, Role(role), asyncio.get_running_loop().time())
+        return participant
+
+    async def remove(self, access: Access, call_id: str, identity: str) -> None:
+        """Puts a supervisor out of a call; the agent has it back where they had taken it over. Raises
+        `NotFound`."""
+        opened, participant = self._supervisor(access, call_id, identity)
+        await self._room_registry.remove_participant(opened, opened.participant_legs[participant.sid])
+
+    def whisper(self, access: Access, call_id: str, text: str) -> None:
+        """Tells the agent of a live call something that the caller does not hear. Raises `Conflict`."""
+        self._opened(access, call_id).supervision.whisper(text)
+
+    def _supervisor(self, access: Access, call_id: str, identity: str) -> tuple[OpenRoom, Participant]:
+        opened = self._opened(access, call_id)
+        participant = opened.room.participants.get(identity)
+        if (
+            participant is None
+            or participant.sid not in opened.participant_legs
+            or not participant.supervises
+        ):
+            raise NotFound(UNKNOWN_SUPERVISOR)
+        return opened, participant
+
+    def _opened(self, access: Access, call_id: str) -> OpenRoom:
+        """Returns the room of a call, which a phone call has from now on. The caller of this method has
+        checked that `access` reaches the call. Raises `Conflict`."""
+        if call_id in self._room_registry:
+            opened = self._room_registry.opened(access, call_id)
+            if not opened.begun:
+                raise Conflict(ELSEWHERE)
+            return opened
+        call = self._room_registry.phone_call(call_id)
+        if call is None:
+            raise Conflict(ELSEWHERE)
+        return self._room_of(call)
+
+    def _room_of(self, call: PhoneCall) -> OpenRoom:
+        if call.leg is None:
+            raise Conflict(ELSEWHERE)
+        claim, bridge = call.cdr.claim, call.leg.bridge()
+        now = asyncio.get_running_loop().time()
+        room = Room(claim.call_id, agent=Participant("agent", kind=Kind.AGENT), now=now)
+        opened = OpenRoom(room, claim.company_id, WebCallRequest(agent_id=claim.agent_id), bridge, phone=call)
+        caller = phone_participant(claim.phone_number, status="active")
+        room.join(caller, now)
+        room.active(caller, now)
+        call.cdr.on_over = self._room_registry.adopt(opened)
+        return opened
