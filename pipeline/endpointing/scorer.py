@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, Final
 
 from pipeline.endpointing.cues import Cue, cues_of, is_whole
@@ -49,6 +50,9 @@ _WORDED: Final = 0.08
 _ANY_DIGITS: Final = Expected(kinds=("digits",))
 _TURN_MS: Final = 200  # least voiced length: an ending's pitch is measured against the pitch before
 _WORD: Final = re.compile(r"[\w']+")
+_NAMES: Final = tuple(field.name for field in fields(Prosody))
+_ASKING_NAMES: Final = tuple(ASKING + name for name in _NAMES)
+_values: Final = attrgetter(*_NAMES)
 _ASKS: Final = frozenset({Cue.QUESTION, Cue.QUESTION_BEGUN})
 
 
@@ -143,6 +147,5 @@ def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]
     end with a fall or a rise, and goes on where the pitch stays."""
     if voice.voiced_ms < _TURN_MS:
         return
-    of = ASKING if asking else ""
-    for field in fields(voice):
-        yield of + field.name, float(getattr(voice, field.name))
+    names = _ASKING_NAMES if asking else _NAMES
+    yield from zip(names, map(float, _values(voice)), strict=True)
