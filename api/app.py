@@ -71,5 +71,6 @@ def build(server: Server) -> web.Application:
     app.cleanup_ctx.append(node_proxy.connections)
     app.on_shutdown.append(live_events.end)
     app.on_response_prepare.append(whip.open_to_pages)
+    app.on_response_prepare.append(talk_page.open_to_pages)
     app.on_response_prepare.append(headers.describe)
     return app

@@ -30,16 +30,16 @@ routes = web.RouteTableDef()
 async def list_page(request: web.Request) -> web.StreamResponse:
     """Answers the page that finds calls. It says nothing of them: it asks the API, with the key that a person
     gives it."""
-    return _FILES.answer("calls.html")
+    return _FILES.answer(request, "calls.html")
 
 
 @routes.get("/dashboard/calls/{callTaskId}")
 async def call_page(request: web.Request) -> web.StreamResponse:
     """Answers the page of one call, the same whether there is such a call or not."""
-    return _FILES.answer("call.html")
+    return _FILES.answer(request, "call.html")
 
 
 @routes.get("/static/dashboard/{name:[a-z-]+[.](?:js|css)}")
 async def part(request: web.Request) -> web.StreamResponse:
     """Answers a JavaScript module or a style sheet."""
-    return _FILES.answer(request.match_info["name"])
+    return _FILES.answer(request, request.match_info["name"])

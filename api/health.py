@@ -89,7 +89,7 @@ async def docs(request: web.Request) -> web.StreamResponse:
 @routes.get("/static/docs/{name:[a-z-]+[.](?:js|css|png)}")
 async def viewer_part(request: web.Request) -> web.StreamResponse:
     """Answers a script, a style sheet or a picture of the page."""
-    return _PARTS.answer(request.match_info["name"])
+    return _PARTS.answer(request, request.match_info["name"])
 
 
 class Describing:

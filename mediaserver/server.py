@@ -37,7 +37,6 @@ from mediaserver.errors import NotConfigured, Unavailable
 from mediaserver.files import private
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.node.background import forever
-from mediaserver.node.free_memory import settle
 from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
@@ -151,7 +150,6 @@ class Server:
         self._keep(choose_again=self.engines.choose_again, free_memory=_up(self._calls).free_memory)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
-        settle()
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})

@@ -14,17 +14,27 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {"Referrer-Policy": "no-referrer", **PA
 """Headers of every page; its Content-Security-Policy is its own."""
 
 
+COMPRESSED_TO: Final = 64 * 1024
+"""Octets of a file up to which the event loop has time to compress the file."""
+
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "Range")
+
+
 class StaticFiles:
     """The files of `folder`, sent with `headers`. They are listed before the first request, so that no
     request reads a directory on the event loop."""
 
     def __init__(self, folder: Path, headers: Mapping[str, str]) -> None:
         self._folder = folder
-        self._headers = headers
-        self._names = frozenset(path.name for path in folder.iterdir())
+        self._headers = {"Vary": "Accept-Encoding", **headers}
+        self._octets = {path.name: path.stat().st_size for path in folder.iterdir()}
 
-    def answer(self, name: str) -> web.FileResponse:
+    def answer(self, request: web.Request, name: str) -> web.FileResponse:
         """Answers the file of that name. Raises HTTPNotFound for one that is not there."""
-        if name not in self._names:
+        if name not in self._octets:
             raise web.HTTPNotFound
-        return web.FileResponse(self._folder / name, headers=self._headers)
+        response = web.FileResponse(self._folder / name, headers=self._headers)
+        # aiohttp would write the gzip of nothing after a 304, and a range of the compressed file.
+        if self._octets[name] <= COMPRESSED_TO and not any(each in request.headers for each in _CONDITIONS):
+            response.enable_compression()
+        return response

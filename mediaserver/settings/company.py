@@ -25,6 +25,7 @@ from mediaserver.settings.values import (
     SentHeader,
     SipUri,
     VariableName,
+    WebOrigin,
 )
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 from sip.called_number import CALLED_NUMBER_HEADERS
@@ -121,10 +122,11 @@ class CompanyTerms(Table):
 
 class CompanySettings(CompanyTerms):
     """[[company]]: a customer of this server. `public_talk`: visitors without a key may talk to its agents at
-    /talk."""
+    /talk; `talk_origins`: on pages of these origins, by the widget."""
 
     id: Name
     public_talk: bool = False
+    talk_origins: tuple[WebOrigin, ...] = Field(default=(), max_length=100)
     keys: tuple[KeySettings, ...] = Field(default=(), alias="key")
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
 

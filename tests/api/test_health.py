@@ -16,7 +16,7 @@ from mediaserver.settings import load
 from tests.support.http.models import Recognizer, fake_models
 from tests.support.node.node import Client, Node, bearer, node_of_module, running, write_site
 
-ELSEWHERE = ("/dashboard", "/rtc", "/sip", "/static", "/talk", "/twirp")
+ELSEWHERE = ("/dashboard", "/rtc", "/sip", "/static", "/talk", "/twirp", "/widget.js")
 """Routes that speak protocols of their own (WHIP, LiveKit, SIP over WebSocket) or are pages for people."""
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

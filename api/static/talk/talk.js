@@ -1,22 +1,33 @@
 // The page: one button, what is heard and said, and what is wrong when something is.
 
-import { Meter } from "./meter.js";
-import { CallRefused, WhipCall, ask, refusal } from "./whip.js";
-import { INSECURE, LOST, NoMicrophone, ending, inWords } from "./failures.js";
+import { Conversation } from "./conversation.js";
+import { ending, inWords } from "./failures.js";
+import { openMicrophone } from "./microphone.js";
+import { Sound } from "./sound.js";
+import { Texts } from "./texts.js";
+import { Transcript } from "./transcript.js";
 
 const at = (id) => document.getElementById(id);
+const texts = new Texts([new URLSearchParams(location.search).get("lang"), ...navigator.languages]);
 const agent = decodeURIComponent(location.pathname.split("/").pop());
-const STATES = { connecting: "Connecting…", initializing: "Connecting…", listening: "Listening", thinking: "Thinking…", speaking: "Speaking" };
-
-// The call that is being set up or goes on. `finish` ends it at whatever step it is; what that step still brings is
-// given back by `begin`.
-let current = null;
-let token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+const conversation = new Conversation(location.origin, agent, token);
+const transcript = new Transcript(at("transcript"), { agent: texts.of("agent"), caller: texts.of("you") });
+const sound = new Sound({
+  microphones: at("microphones"), speakers: at("speakers"), voice: at("voice"), usual: texts.of("usual"), show: level,
+});
 const latencies = [];
+let state = "idle";
 
-function show(state) {
+document.documentElement.lang = texts.language;
+document.documentElement.dir = texts.direction;
+document.title = texts.of("title");
+for (const each of document.querySelectorAll("[data-text]")) each.textContent = texts.of(each.dataset.text);
+
+function show() {
   at("orb").dataset.state = state;
-  at("state").textContent = STATES[state] ?? state;
+  if (state === "idle") return;
+  at("state").textContent = texts.doing(state, conversation.muted && !at("text-only").checked);
 }
 
 function complain(text) {
@@ -24,159 +35,151 @@ function complain(text) {
   at("problem").hidden = !text;
 }
 
-// A token for a company that lets anybody talk. Its room is given back when nobody comes to it.
-async function invited() {
-  const answer = await ask(session(), { method: "POST" });
-  if (!answer.ok) throw await refusal(answer);
-  const { participantToken, agentName } = await answer.json();
-  if (agentName) document.title = at("agent").textContent = agentName;
-  return participantToken;
+// How loud the microphone is; null where none is open.
+function level(value) {
+  at("microphone").hidden = value === null;
+  at("level").value = value ?? 0;
+  at("orb").style.setProperty("--level", value ?? 0);
 }
 
-function session() {
-  return `/talk/${encodeURIComponent(agent)}/session`;
-}
-
-function giveBack(invitation) {
-  const headers = { Authorization: `Bearer ${invitation}` };
-  fetch(session(), { method: "DELETE", headers, keepalive: true }).catch(() => {});
-}
-
-function release(stream) {
-  stream?.getTracks().forEach((track) => track.stop());
-}
-
-function microphone() {
-  const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
-  return navigator.mediaDevices.getUserMedia({ audio }).catch((cause) => {
-    throw new NoMicrophone(cause.message, { cause });
-  });
-}
-
-async function begin() {
-  if (current) return;
+function begin() {
   complain("");
-  if (!navigator.mediaDevices) return complain(INSECURE);
-  const ours = (current = { stream: null, call: null, meter: null, invitation: "" });
-  live(true);
-  show("connecting");
-  at("transcript").replaceChildren();
+  transcript.clear();
+  at("download").hidden = true;
   latencies.length = 0;
   at("latency").textContent = "";
-  try {
-    await connect(ours);
-  } catch (error) {
-    if (ours === current) failed(error);
-  }
-  if (ours === current) return;
-  release(ours.stream);
-  if (ours.invitation) giveBack(ours.invitation);
+  const silent = at("text-only").checked;
+  at("voice").muted = silent;
+  conversation.mute(at("push-to-talk").checked);
+  if (silent) sound.stop();
+  conversation.begin(async () => (silent ? null : sound.open()));
 }
 
-// Returns early where it was hung up meanwhile.
-async function connect(ours) {
-  ours.stream = await microphone();
-  if (ours !== current) return;
-  if (!token) ours.invitation = await invited();
-  if (ours !== current) return;
-  ours.call = new WhipCall(ours.stream);
-  listen(ours);
-  await ours.call.start("/rtc/whip", token || ours.invitation);
-  ours.meter = new Meter(ours.stream, (level) => {
-    at("level").value = level;
-    at("orb").style.setProperty("--level", level);
-  });
-  at("microphone").hidden = at("mute").hidden = false;
+function controls() {
+  const { live } = conversation;
+  const speaks = live && !at("text-only").checked;
+  at("talk").textContent = texts.of(live ? "hangUp" : "start");
+  at("talk").dataset.live = live;
+  at("text-only").disabled = live;
+  at("mute").hidden = !speaks || at("push-to-talk").checked || state === "connecting";
+  at("hold").hidden = !speaks || !at("push-to-talk").checked;
+  at("write").hidden = !live || state === "connecting";
+}
+
+function over(text) {
+  sound.stop();
+  controls();
+  at("state").textContent = text;
 }
 
 function failed(error) {
-  finish("Ready");
-  complain(inWords(error));
-  if (error instanceof CallRefused && error.status === 401) askToken();
-}
-
-function listen(ours) {
-  const on = (kind, react) => ours.call.addEventListener(kind, ({ detail }) => ours === current && react(detail));
-  on("track", ({ stream: voice }) => { at("voice").srcObject = voice; });
-  on("connected", () => at("orb").dataset.state === "connecting" && show("listening"));
-  on("state", ({ state }) => show(state));
-  on("words", write);
-  on("turn", ({ latencyMs }) => timed(latencyMs));
-  on("ended", ({ reason }) => finish(ending(reason)));
-  on("failed", () => { finish("Ready"); complain(LOST); });
-}
-
-// One line per segment; a later piece of the same segment replaces the earlier one.
-function write({ speaker, segment, text, final, interrupted }) {
-  let line = at("transcript").querySelector(`[data-segment="${CSS.escape(segment)}"]`);
-  if (!line) {
-    line = document.createElement("li");
-    line.dataset.segment = segment;
-    line.dataset.speaker = speaker;
-    at("transcript").append(line);
-  }
-  line.dataset.final = final;
-  line.ariaBusy = !final; // read aloud once, when it is whole
-  if (final && !text) return line.remove(); // nobody heard it
-  const who = document.createElement("small");
-  who.textContent = speaker === "agent" ? at("agent").textContent : "You";
-  line.replaceChildren(who, document.createTextNode(interrupted ? `${text} —` : text));
-  at("transcript").scrollTop = at("transcript").scrollHeight;
+  over(texts.of("ready"));
+  complain(inWords(error, texts));
+  if (error.status === 401) askToken();
 }
 
 function timed(latencyMs) {
   latencies.push(latencyMs);
-  const [last] = [...at("transcript").querySelectorAll('[data-speaker="agent"] small')].slice(-1);
-  if (last && !last.textContent.includes(" ms")) last.textContent += ` · ${Math.round(latencyMs)} ms`;
+  transcript.time(`${Math.round(latencyMs)} ms`);
   const mean = latencies.reduce((sum, value) => sum + value, 0) / latencies.length;
-  at("latency").textContent = `answers after ${Math.round(mean)} ms on average`;
-}
-
-function live(on) {
-  at("talk").textContent = on ? "Hang up" : "Start talking";
-  at("talk").dataset.live = on;
-}
-
-function finish(text) {
-  const { stream, call, meter } = current;
-  current = null;
-  call?.stop();
-  meter?.stop();
-  release(stream);
-  live(false);
-  mute(false);
-  at("microphone").hidden = at("mute").hidden = true;
-  show("idle");
-  at("state").textContent = text;
-}
-
-function mute(on) {
-  current?.stream.getAudioTracks().forEach((track) => { track.enabled = !on; });
-  at("mute").setAttribute("aria-pressed", on);
-  at("mute").textContent = on ? "Unmute" : "Mute";
+  at("latency").textContent = texts.of("latency", { ms: Math.round(mean) });
 }
 
 function askToken() {
-  token = "";
+  conversation.token = "";
   at("ask").hidden = false;
   at("token").focus();
 }
 
-function hangUp() {
-  if (current) finish(current.call ? ending("client_initiated") : "Ready");
+// Only while a push-to-talk button or key is down.
+function hold(on) {
+  if (conversation.live && at("push-to-talk").checked) conversation.mute(!on);
 }
 
-at("talk").addEventListener("click", () => (at("talk").dataset.live === "true" ? hangUp() : begin()));
-at("mute").addEventListener("click", () => mute(at("mute").getAttribute("aria-pressed") !== "true"));
+// Does what takes a microphone, and says why there is none.
+async function taking(step) {
+  complain("");
+  await step().catch((error) => complain(inWords(error, texts)));
+}
+
+function check() {
+  if (conversation.live) return;
+  if (!at("sound").open) return sound.stop();
+  taking(() => sound.check());
+}
+
+function chooseMicrophone() {
+  if (!conversation.live) return check();
+  taking(async () => conversation.replace(await openMicrophone(at("microphones").value)));
+}
+
+function download() {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([transcript.text], { type: "text/plain;charset=utf-8" }));
+  link.download = `${at("agent").textContent}.txt`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // once the browser has read it
+}
+
+const on = (kind, react) => conversation.addEventListener(kind, ({ detail }) => react(detail));
+on("state", (told) => {
+  state = told.state;
+  controls();
+  show();
+});
+on("muted", ({ muted }) => {
+  at("mute").setAttribute("aria-pressed", muted);
+  at("mute").textContent = texts.of(muted ? "unmute" : "mute");
+  at("hold").setAttribute("aria-pressed", !muted);
+  show();
+});
+on("agent", ({ name }) => {
+  document.title = at("agent").textContent = name;
+  transcript.call(name);
+});
+on("microphone", ({ stream }) => sound.follow(stream));
+on("voice", ({ stream }) => { at("voice").srcObject = stream; });
+on("words", (words) => {
+  transcript.write(words);
+  at("download").hidden = !transcript.text;
+});
+on("turn", ({ latencyMs }) => timed(latencyMs));
+on("over", ({ reason }) => over(reason ? ending(reason, texts) : texts.of("ready")));
+on("failed", ({ error }) => failed(error));
+
+at("talk").addEventListener("click", () => (conversation.live ? conversation.hangUp() : begin()));
+at("mute").addEventListener("click", () => conversation.mute(!conversation.muted));
+at("sound").addEventListener("toggle", check);
+at("microphones").addEventListener("change", chooseMicrophone);
+at("push-to-talk").addEventListener("change", () => {
+  if (conversation.live) conversation.mute(at("push-to-talk").checked);
+  controls();
+});
+at("download").addEventListener("click", download);
+at("hold").addEventListener("pointerdown", () => hold(true));
+for (const kind of ["pointerup", "pointercancel", "pointerleave", "blur"]) {
+  at("hold").addEventListener(kind, () => hold(false));
+}
+at("write").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = at("text").value.trim();
+  if (text && conversation.write(text)) at("text").value = "";
+});
 at("ask").addEventListener("submit", (event) => {
   event.preventDefault();
-  token = at("token").value.trim();
+  conversation.token = at("token").value.trim();
   at("ask").hidden = true;
   begin();
 });
 addEventListener("keydown", (event) => {
-  if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") hangUp();
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") conversation.hangUp();
+  if (event.target.matches("input, select")) return;
   if (event.key.toLowerCase() === "m" && !at("mute").hidden) at("mute").click();
+  if (event.key === " " && !at("hold").hidden && (event.target === at("hold") || !event.target.matches("button, summary"))) {
+    event.preventDefault(); // else the page scrolls
+    hold(true);
+  }
 });
-addEventListener("pagehide", hangUp);
+addEventListener("keyup", (event) => event.key === " " && hold(false));
+addEventListener("pagehide", () => conversation.hangUp());

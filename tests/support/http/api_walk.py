@@ -149,6 +149,7 @@ BY_TOKEN = {
     "/talk/{agent}",
     "/talk/{agent}/session",
     "/static/talk/{name}",
+    "/widget.js",
     "/static/docs/{name}",
     "/sip",
     "/dashboard",

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,14 @@ class Page(RemotePage):
 
 
 @asynccontextmanager
-async def chromium(*, microphone: Path | None = None, allowed: bool = True) -> AsyncIterator[Page]:
+async def chromium(
+    *, microphone: Path | None = None, allowed: bool = True, more: Sequence[str] = ()
+) -> AsyncIterator[Page]:
     """A browser with one empty page. `microphone`: what is spoken into it, once, from when it is opened.
-    Not `allowed`: the person says no when asked for it."""
+    Not `allowed`: the person says no when asked for it. `more`: flags of its command line."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     assert browser, "chromium is not installed"
-    flags = [*FLAGS, "--use-fake-ui-for-media-stream" if allowed else "--deny-permission-prompts"]
+    flags = [*FLAGS, *more, "--use-fake-ui-for-media-stream" if allowed else "--deny-permission-prompts"]
     if microphone is not None:
         flags.append(f"--use-file-for-fake-audio-capture={microphone}%noloop")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

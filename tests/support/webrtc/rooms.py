@@ -39,6 +39,7 @@ id = "web"
 name = "Web"
 web_calls = true
 public_talk = {public}
+talk_origins = {talk_origins}
 country = "US"
 [[company.key]]
 key = "web-company-calls-key"
@@ -104,6 +105,7 @@ def write_web_site(
     public: bool = False,
     addresses: Sequence[str] = ("127.0.0.1",),
     ice_servers: Sequence[str] = (),
+    talk_origins: Sequence[str] = (),
 ) -> Site:
     """A configuration with rooms on free ports."""
     return write_site(
@@ -114,6 +116,7 @@ def write_web_site(
         web_engines=engines,
         addresses=json.dumps(list(addresses)),
         ice_servers=json.dumps(list(ice_servers)),
+        talk_origins=json.dumps(list(talk_origins)),
     )
 
 
