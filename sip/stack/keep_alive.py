@@ -49,14 +49,19 @@ class KeepAlive:
 
     async def run(self, is_current: Callable[[], bool]) -> None:
         """Sends pings until the registration is not current any more."""
+        loop = asyncio.get_running_loop()
+        waited_s = 0.0  # for the last pong
         while is_current():
             longest_s = self._interval_s()
             if longest_s is None:
                 await asyncio.sleep(LOOK_S)
                 continue
-            await asyncio.sleep(longest_s * self._random.uniform(0.8, 1.0))
+            await asyncio.sleep(max(0.0, longest_s * self._random.uniform(0.8, 1.0) - waited_s))
+            waited_s = 0.0
             if is_current() and self._registration.settled:
+                pinged_at = loop.time()
                 await self._ping()
+                waited_s = loop.time() - pinged_at
 
     def _interval_s(self) -> float | None:
         """Returns the longest time between two pings, None where none are sent."""
