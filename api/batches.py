@@ -8,7 +8,7 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object, query_of, view_of
-from api.http.operation import About, Operation
+from api.http.operation import Operation, of_agent
 from api.schemas import managed as models
 from mediaserver.calls.validation import read_number
 from mediaserver.errors import NotFound
@@ -23,13 +23,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get(BATCHES)
-@Operation(
-    summary="Lists batches, newest first",
-    query=models.BatchesQuery,
-    answer=models.BatchPage,
-    scopes=USERS,
-    about=About.AGENT,
-)
+@of_agent(summary="Lists batches, newest first", query=models.BatchesQuery, answer=models.BatchPage)
 async def list_batches(request: web.Request) -> web.Response:
     """Answers a page of the company's batches."""
     query, access = query_of(request, models.BatchesQuery), caller_of(request).access
@@ -44,46 +38,28 @@ async def list_batches(request: web.Request) -> web.Response:
 
 
 @routes.get(BATCHES + "/{batchId}")
-@Operation(summary="Tells a batch", answer=models.BatchView, scopes=USERS, about=About.AGENT, errors=(404,))
+@of_agent(summary="Tells a batch", answer=models.BatchView, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the batch that the path names; 404 where there is none."""
     return answer(view(await _batch(request)))
 
 
 @routes.post(BATCHES + "/{batchId}/pause")
-@Operation(
-    summary="Holds back what of a batch is not dialled yet",
-    answer=models.BatchView,
-    scopes=USERS,
-    about=About.AGENT,
-    errors=(404,),
-)
+@of_agent(summary="Holds back what of a batch is not dialled yet", answer=models.BatchView, errors=(404,))
 async def pause(request: web.Request) -> web.Response:
     """Holds back the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.pause_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/resume")
-@Operation(
-    summary="Lets a paused batch go on",
-    answer=models.BatchView,
-    scopes=USERS,
-    about=About.AGENT,
-    errors=(404,),
-)
+@of_agent(summary="Lets a paused batch go on", answer=models.BatchView, errors=(404,))
 async def resume(request: web.Request) -> web.Response:
     """Lets a paused batch go on; a batch that is not paused stays as it is."""
     return await _changed(request, request.app[SERVER].store.resume_batch)
 
 
 @routes.post(BATCHES + "/{batchId}/cancel")
-@Operation(
-    summary="Cancels what of a batch is not dialled yet",
-    answer=models.BatchView,
-    scopes=USERS,
-    about=About.AGENT,
-    errors=(404,),
-)
+@of_agent(summary="Cancels what of a batch is not dialled yet", answer=models.BatchView, errors=(404,))
 async def cancel(request: web.Request) -> web.Response:
     """Cancels the calls of a batch that are not dialled yet; calls in progress go on."""
     return await _changed(request, request.app[SERVER].store.cancel_batch)

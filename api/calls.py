@@ -15,7 +15,7 @@ from aiohttp import web
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of, view_of
 from api.http.node_proxy import fetched
-from api.http.operation import About, Operation
+from api.http.operation import About, Operation, of_agent
 from api.http.sealed import send_sealed
 from api.schemas.base import Attempt, CallPage, CallReport, HangupData, HangupResponse, ListedCall
 from api.schemas.base import Decision as DecisionView
@@ -57,7 +57,6 @@ NOTHING_PENDING = "No pending call found for this number"
 IDEMPOTENCY_KEY = "Idempotency-Key"
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
-READERS = (Scope.CALLS, Scope.ADMIN)
 
 routes = web.RouteTableDef()
 
@@ -200,12 +199,10 @@ async def cancel(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls")
-@Operation(
+@of_agent(
     summary="Lists calls, newest first; every filter that is given has to hold",
     query=CallsQuery,
     answer=CallPage,
-    scopes=READERS,
-    about=About.AGENT,
 )
 async def list_calls(request: web.Request) -> web.Response:
     """Answers a page of the company's calls, newest first."""
@@ -219,13 +216,7 @@ async def list_calls(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}")
-@Operation(
-    summary="Tells everything about a call",
-    answer=CallReport,
-    scopes=READERS,
-    about=About.AGENT,
-    errors=(404,),
-)
+@of_agent(summary="Tells everything about a call", answer=CallReport, errors=(404,))
 async def get_call(request: web.Request) -> web.Response:
     """Answers the record of a call: attempts, transcript, turns, decisions and analysis. 404 where there is
     none."""
@@ -235,13 +226,7 @@ async def get_call(request: web.Request) -> web.Response:
 
 
 @routes.post("/api/v1/calls/{callTaskId}/hangup")
-@Operation(
-    summary="Ends a call in whatever state it is",
-    answer=HangupResponse,
-    scopes=READERS,
-    about=About.AGENT,
-    errors=(404,),
-)
+@of_agent(summary="Ends a call in whatever state it is", answer=HangupResponse, errors=(404,))
 async def hang_up(request: web.Request) -> web.Response:
     """Ends a call in any state; a call that has ended stays as it is."""
     call_id = request.match_info["callTaskId"]
@@ -251,12 +236,10 @@ async def hang_up(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/calls/{callTaskId}/recording")
-@Operation(
+@of_agent(
     summary="The stereo recording: caller left, agent right; whole, or by Range",
     media=("audio/wav",),
     ranges=True,
-    scopes=READERS,
-    about=About.AGENT,
     errors=(404,),
 )
 async def get_recording(request: web.Request) -> web.StreamResponse:

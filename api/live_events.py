@@ -11,14 +11,13 @@ from typing import Any
 
 from aiohttp import web
 
-from api.http.auth import SERVER, Scope, caller_of, still_admits
+from api.http.auth import SERVER, caller_of, still_admits
 from api.http.bodies import iso_time, query_of
-from api.http.operation import About, Operation
+from api.http.operation import of_agent
 from api.schemas import live as models
 from mediaserver.calls.live_events import WAITING, LiveEvent, LiveEvents, LiveReader, Lost
 from mediaserver.errors import Unavailable
 
-READERS = (Scope.CALLS, Scope.ADMIN)
 LAST_EVENT_ID = "Last-Event-ID"
 
 BEAT_S = 15.0
@@ -32,13 +31,11 @@ routes = web.RouteTableDef()
 
 
 @routes.get("/api/v1/events")
-@Operation(
+@of_agent(
     summary="What happens in the live calls of this node, as server-sent events",
     query=models.EventsQuery,
     answer=models.LiveEvent,
     streams=True,
-    scopes=READERS,
-    about=About.AGENT,
     headers={LAST_EVENT_ID: "The id of the last event that was read: the stream goes on after it"},
 )
 async def events(request: web.Request) -> web.StreamResponse:

@@ -6,9 +6,9 @@ from aiohttp import web
 
 from api.calls import report
 from api.http.audit import SUBJECT
-from api.http.auth import SERVER, Scope, caller_of
+from api.http.auth import SERVER, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, query_of, view_of
-from api.http.operation import Operation
+from api.http.operation import of_company
 from api.schemas import data as models
 from api.schemas.managed import Done, PageQuery
 from api.traces import ladder
@@ -17,7 +17,6 @@ from mediaserver.errors import NotFound
 from mediaserver.queue.personal_data.erasure import Erasure, Subject
 from mediaserver.queue.personal_data.holds import Hold
 
-ADMIN = (Scope.ADMIN,)
 ERASURES = "/api/v1/erasures"
 HOLDS = "/api/v1/holds"
 
@@ -25,12 +24,11 @@ routes = web.RouteTableDef()
 
 
 @routes.post(ERASURES)
-@Operation(
+@of_company(
     summary="Erases a call, or everything of a number; the erasure stays as the proof",
     body=models.SubjectBody,
     answer=models.ErasureView,
     status=201,
-    scopes=ADMIN,
     errors=(404, 409),
 )
 async def erase(request: web.Request) -> web.Response:
@@ -43,7 +41,7 @@ async def erase(request: web.Request) -> web.Response:
 
 
 @routes.get(ERASURES)
-@Operation(summary="Lists erasures, newest first", query=PageQuery, answer=models.ErasurePage, scopes=ADMIN)
+@of_company(summary="Lists erasures, newest first", query=PageQuery, answer=models.ErasurePage)
 async def list_erasures(request: web.Request) -> web.Response:
     """Answers a page of the company's erasures."""
     query, company_id = query_of(request, PageQuery), caller_of(request).company_id
@@ -55,7 +53,7 @@ async def list_erasures(request: web.Request) -> web.Response:
 
 
 @routes.get(ERASURES + "/{erasureId}")
-@Operation(summary="Tells an erasure", answer=models.ErasureView, scopes=ADMIN, errors=(404,))
+@of_company(summary="Tells an erasure", answer=models.ErasureView, errors=(404,))
 async def get_erasure(request: web.Request) -> web.Response:
     """Answers an erasure, with what of it still waits; 404 where there is none."""
     company_id = caller_of(request).company_id
@@ -64,11 +62,10 @@ async def get_erasure(request: web.Request) -> web.Response:
 
 
 @routes.post(ERASURES + "/search")
-@Operation(
+@of_company(
     summary="Finds the erasures of a number, by its fingerprint",
     body=models.NumberBody,
     answer=models.ErasurePage,
-    scopes=ADMIN,
 )
 async def find_erasures(request: web.Request) -> web.Response:
     """Answers the erasures of a number, which is stored nowhere."""
@@ -82,12 +79,7 @@ async def find_erasures(request: web.Request) -> web.Response:
 
 
 @routes.post("/api/v1/exports")
-@Operation(
-    summary="Tells what is known of a number",
-    body=models.NumberBody,
-    answer=models.ExportView,
-    scopes=ADMIN,
-)
+@of_company(summary="Tells what is known of a number", body=models.NumberBody, answer=models.ExportView)
 async def export(request: web.Request) -> web.Response:
     """Answers the calls with a number and whatever is kept of them: attempts, words, signalling, and the
     events that webhooks were told."""
@@ -111,12 +103,11 @@ async def export(request: web.Request) -> web.Response:
 
 
 @routes.post(HOLDS)
-@Operation(
+@of_company(
     summary="Puts a legal hold on a call or a number: nothing of it is swept or erased",
     body=models.HoldBody,
     answer=models.HoldView,
     status=201,
-    scopes=ADMIN,
     errors=(404,),
 )
 async def put_hold(request: web.Request) -> web.Response:
@@ -129,7 +120,7 @@ async def put_hold(request: web.Request) -> web.Response:
 
 
 @routes.get(HOLDS)
-@Operation(summary="Lists legal holds", answer=models.HoldList, scopes=ADMIN)
+@of_company(summary="Lists legal holds", answer=models.HoldList)
 async def list_holds(request: web.Request) -> web.Response:
     """Answers the company's legal holds, the oldest first."""
     company_id = caller_of(request).company_id
@@ -138,7 +129,7 @@ async def list_holds(request: web.Request) -> web.Response:
 
 
 @routes.delete(HOLDS + "/{holdId}")
-@Operation(summary="Lifts a legal hold", answer=Done, scopes=ADMIN, errors=(404,))
+@of_company(summary="Lifts a legal hold", answer=Done, errors=(404,))
 async def lift_hold(request: web.Request) -> web.Response:
     """Lifts a legal hold; what is due is swept with the next sweep."""
     company_id = caller_of(request).company_id
@@ -148,11 +139,10 @@ async def lift_hold(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/audit")
-@Operation(
+@of_company(
     summary="Tells who changed, heard, exported and erased what, newest first",
     query=models.AuditQuery,
     answer=models.AuditPage,
-    scopes=ADMIN,
 )
 async def list_audit(request: web.Request) -> web.Response:
     """Answers a page of the company's audit log."""

@@ -9,26 +9,21 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic.alias_generators import to_snake
 
-from api.http.auth import SERVER, Scope, caller_of
+from api.http.auth import SERVER, caller_of
 from api.http.bodies import answer
-from api.http.operation import About, Operation
+from api.http.operation import of_agent
 from api.schemas.traces import CallTrace, TraceLeg, TraceMessage, TraceSample
 from mediaserver.calls.signalling import pcap
 
 Part = TypeVar("Part", TraceLeg, TraceSample)
 
-READERS = (Scope.CALLS, Scope.ADMIN)
 
 routes = web.RouteTableDef()
 
 
 @routes.get("/api/v1/calls/{callTaskId}/trace")
-@Operation(
-    summary="The SIP messages of a call in order, and its media statistics",
-    answer=CallTrace,
-    scopes=READERS,
-    about=About.AGENT,
-    errors=(404,),
+@of_agent(
+    summary="The SIP messages of a call in order, and its media statistics", answer=CallTrace, errors=(404,)
 )
 async def get_trace(request: web.Request) -> web.Response:
     """Answers the trace of a call, live or over; empty lists where it never left this server."""
@@ -39,11 +34,9 @@ async def get_trace(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/calls/{callTaskId}/trace.pcap")
 @routes.get("/api/v1/calls/{callTaskId}.pcap")
-@Operation(
+@of_agent(
     summary="The SIP messages of a call as a pcap file, each as one UDP datagram",
     media=(pcap.CONTENT_TYPE,),
-    scopes=READERS,
-    about=About.AGENT,
     errors=(404,),
 )
 async def get_trace_file(request: web.Request) -> web.Response:

@@ -18,6 +18,7 @@ from mediaserver.calls.validation import check_agent
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidRequest, MediaServerError, SettingsError
 from mediaserver.http.server import SIP_SOCKETS, HttpServer
+from mediaserver.node.free_memory import settle
 from mediaserver.server import Phase, Server
 from mediaserver.settings import Settings, split_address
 from mediaserver.signals import Signals
@@ -77,6 +78,7 @@ async def _live(server: Server, build: BuildApp, signals: Signals, reread: Rerea
             listening = await sockets.start(*split_address(settings.sip.ws))
             log.info("sip over websocket listening", extra={"address": listening})
         await _until(server.start(), signals.stop)
+        settle()
         _tell_where_to_talk(server)
         await _until(_reload_when_asked(server, signals.reload, reread), signals.stop)
         await _until(server.drain(), signals.now)

@@ -29,6 +29,7 @@ from mediaserver.calls.dispatch import LEASE_MS, Calls, Dispatch
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.db.database import is_postgres
 from mediaserver.engine_pool.pool import Engines
@@ -36,7 +37,6 @@ from mediaserver.errors import NotConfigured, Unavailable
 from mediaserver.files import private
 from mediaserver.files.sealed import SealedFiles
 from mediaserver.node.background import forever
-from mediaserver.node.free_memory import settle
 from mediaserver.node.live_calls import LiveCalls
 from mediaserver.node.reload import Reloading
 from mediaserver.node.retention import Sweeper
@@ -150,7 +150,6 @@ class Server:
         self._keep(choose_again=self.engines.choose_again, free_memory=_up(self._calls).free_memory)
         if len(self.directory.agents) > len(self.settings.agents):
             await self._set_engines()
-        settle()
         self.phase = Phase.RUNNING
         self._open().queue_filled.set()
         log.info("server ready", extra={"node": self.node, "missing": self.ready()})
@@ -308,8 +307,9 @@ class Server:
         self._open_things.push_async_callback(recorder.close)
         traces = CallTraces(store, journal, self.metrics.trunks)
         tracer = call_tracer(self.settings.tracing, self._open_things, node=self.node)
+        signer = StirSigner(http, self.metrics.trunks)
         legs = OutboundLegs(
-            self.directory, store, endpoint=self.endpoint, journal=journal, room=self._room, traces=traces
+            self.directory, store, self.endpoint, journal, room=self._room, traces=traces, signer=signer
         )
         return CallServices(
             store=store,
@@ -324,6 +324,7 @@ class Server:
             node_url=self.settings.server.node_url or "",
             sealed_files=self.sealed_files,
             outbound_legs=legs,
+            signer=signer,
             traces=traces,
             tracer=tracer,
             note_dial=_up(self._recollection).note,

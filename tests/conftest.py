@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,9 +21,10 @@ from xdist.scheduler import LoadFileScheduling
 
 from bench.support.cluster import FASTER, Cluster
 from bench.support.virtual_clock import VirtualLoop
+from mediaserver.store.store import Store
 from tests.support.compile_sources import compile_sources
 from tests.support.node.postgres import remove_shared, share_among_processes
-from tests.support.node.store import ENGINES, Clock, on_engine
+from tests.support.node.store import ENGINES, Clock, on_engine, opened
 from tests.support.paths import ROOT
 
 SLOW_FILE = re.compile(r"^pytestmark = .*pytest\.mark\.slow", re.MULTILINE)
@@ -48,6 +49,28 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "kernels")
 # The processes of a run share the cores: OpenBLAS's threads would spin while they wait for one another. Numpy
 # reads this when it is first imported, in the processes of a parallel run and in the programs they start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+MEMORY = Path("/dev/shm")
+"""Files here are in memory."""
+
+ROOM_BYTES = 2 << 30
+"""More than the files of a run, which are 0.3 GB at once."""
+
+
+def _kept_in_memory() -> bool:
+    """Whether there is room for the tests' folders in memory, from which programs can be started too."""
+    try:
+        found = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    room = found.f_bavail * found.f_frsize >= ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
+    return room and os.access(MEMORY, os.W_OK)
+
+
+# Databases wait for the disk at each commit, the runs of several processes for one another: on a disk half of
+# the time that tests of the queue take. pytest reads this when the first test asks for a folder.
+if _kept_in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 KERNELS_LOCK = ROOT / ".pytest_cache" / "kernels.lock"
 """Held while the kernels are compiled for a parallel run."""
@@ -118,9 +141,10 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The clock of the tests that are marked `virtual_clock` does not wait: a busy machine cannot be late.
-    With `and_real=True` they run a second time, on the clock of the wall."""
+    With `and_real=True` they run a second time, on the clock of the wall; with `only_real=True` on it alone,
+    where the others of their file do not."""
     marker = item.get_closest_marker("virtual_clock")
-    if marker is not None:
+    if marker is not None and not marker.kwargs.get("only_real"):
         loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
             "virtual": partial(VirtualLoop, sockets_s=SOCKETS_S)
         }
@@ -183,6 +207,13 @@ def clock(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clock]:
     """The clock of a store in `tmp_path`, on every engine in turn."""
     with on_engine(request.param, tmp_path):
         yield Clock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+    """A store in `tmp_path`, of a company with an agent and a trunk."""
+    async with opened(tmp_path, clock) as store:
+        yield store
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from functools import partial
 from types import UnionType
 from typing import TypeVar
 
@@ -75,6 +76,15 @@ class Operation:
         _OPERATIONS[handler] = self
         return handler
 
+
+of_agent = partial(Operation, scopes=(Scope.CALLS, Scope.ADMIN), about=About.AGENT)
+"""Declares what keys of both calls and management open, for things of one agent each."""
+
+of_company = partial(Operation, scopes=(Scope.ADMIN,))
+"""Declares an operation of a company's management."""
+
+of_server = partial(Operation, scopes=(Scope.ADMIN,), about=About.SERVER)
+"""Declares an operation on companies, or on the node."""
 
 _OPERATIONS: dict[Handler, Operation] = {}
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from api.http.auth import SERVER, Scope, caller_of
+from api.http.auth import SERVER, caller_of
 from api.http.bodies import answer
-from api.http.operation import About, Operation
+from api.http.operation import of_server
 from api.schemas import managed as models
 
 BANS = "/api/v1/sip/bans"
-ADMIN = (Scope.ADMIN,)
 
 routes = web.RouteTableDef()
 
 
 @routes.get(BANS)
-@Operation(
+@of_server(
     summary="Lists the addresses that are banned from SIP on this node; with the server's admin key",
     answer=models.BanList,
-    scopes=ADMIN,
-    about=About.SERVER,
 )
 async def list_bans(request: web.Request) -> web.Response:
     """Answers the bans of the node that is asked, the first to end first."""
@@ -37,11 +34,9 @@ async def list_bans(request: web.Request) -> web.Response:
 
 
 @routes.delete(BANS + "/{address}")
-@Operation(
+@of_server(
     summary="Lifts the bans of an address on this node; with the server's admin key",
     answer=models.Done,
-    scopes=ADMIN,
-    about=About.SERVER,
     errors=(404,),
 )
 async def lift_ban(request: web.Request) -> web.Response:

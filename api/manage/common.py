@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -20,7 +21,14 @@ from mediaserver.server import Server
 from mediaserver.store.managed import BY_FILE, Kind
 
 AnyOwned = TypeVar("AnyOwned", bound=OfCompany)
-Thing = TypeVar("Thing")
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+Thing = TypeVar("Thing", bound=_Named)
 
 _SECRET_OPTION = re.compile(r"key|secret|token|password|auth|credential", re.IGNORECASE)
 
@@ -42,16 +50,14 @@ def page_answer(
     page: type[BaseModel],
     items: str,
     things: Iterable[Thing],
-    view: Callable[[Thing], BaseModel],
-    *,
-    key: Callable[[Thing], str],
+    view: Callable[[Server, Thing], BaseModel],
 ) -> web.Response:
-    """Answers the page of `things`, ordered by `key`, that the query asks for."""
-    query = query_of(request, PageQuery)
-    after = sorted((each for each in things if key(each) > query.cursor), key=key)
+    """Answers the page of `things`, ordered by id, that the query asks for."""
+    query, server = query_of(request, PageQuery), request.app[SERVER]
+    after = sorted((each for each in things if each.id > query.cursor), key=attrgetter("id"))
     shown = after[: query.limit]
-    cursor = key(shown[-1]) if len(after) > query.limit else None
-    return answer(page.model_validate({items: [view(each) for each in shown], "cursor": cursor}))
+    cursor = shown[-1].id if len(after) > query.limit else None
+    return answer(page.model_validate({items: [view(server, each) for each in shown], "cursor": cursor}))
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:

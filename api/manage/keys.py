@@ -6,12 +6,11 @@ from aiohttp import web
 
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object, query_of, view_of
-from api.http.operation import Operation
+from api.http.operation import of_company
 from api.schemas import managed as models
 from mediaserver.errors import InvalidRequest, NotFound
 from mediaserver.store.managed import KeyInfo, NewKey
 
-ADMIN = (Scope.ADMIN,)
 KEYS = "/api/v1/keys"
 UNKNOWN = "Key not found"
 
@@ -19,7 +18,7 @@ routes = web.RouteTableDef()
 
 
 @routes.get(KEYS)
-@Operation(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage, scopes=ADMIN)
+@of_company(summary="Lists API keys", query=models.PageQuery, answer=models.KeyPage)
 async def list_keys(request: web.Request) -> web.Response:
     """Answers a page of API keys, ordered by id, without their secrets, of which the server keeps only
     hashes."""
@@ -31,11 +30,10 @@ async def list_keys(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS)
-@Operation(
+@of_company(
     summary="Makes an API key, which is shown in this answer only",
     body=models.NewKeyBody,
     answer=models.KeyView,
-    scopes=ADMIN,
     status=201,
     errors=(409,),
 )
@@ -55,7 +53,7 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(KEYS + "/{key}")
-@Operation(summary="Tells an API key", answer=models.KeyView, scopes=ADMIN, errors=(404,))
+@of_company(summary="Tells an API key", answer=models.KeyView, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers the API key that the path names, without its secret; 404 where there is none."""
     found = await request.app[SERVER].store.key(caller_of(request).company_id, request.match_info["key"])
@@ -65,12 +63,11 @@ async def get(request: web.Request) -> web.Response:
 
 
 @routes.post(KEYS + "/{key}/rotate")
-@Operation(
+@of_company(
     summary="Makes a key like this one, which itself goes on for a while",
     body=models.RotateBody,
     body_required=False,
     answer=models.KeyView,
-    scopes=ADMIN,
     status=201,
     errors=(404, 409),
 )
@@ -87,7 +84,7 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(KEYS + "/{key}")
-@Operation(summary="Ends an API key at once", answer=models.Done, scopes=ADMIN, errors=(404, 409))
+@of_company(summary="Ends an API key at once", answer=models.Done, errors=(404, 409))
 async def revoke(request: web.Request) -> web.Response:
     """Revokes an API key at once."""
     store = request.app[SERVER].store

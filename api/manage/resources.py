@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
-from api.http.auth import SERVER, Scope, caller_of
+from api.http.auth import SERVER, caller_of
 from api.http.bodies import answer
-from api.http.operation import About, Operation
+from api.http.operation import of_company, of_server
 from api.manage.common import (
     changed_document,
     check_not_of_file,
@@ -35,7 +35,6 @@ from mediaserver.settings import AgentSettings, CompanySettings, TrunkSettings
 from mediaserver.settings.company import TRUNK_OF_FILE
 from mediaserver.store.managed import Kind
 
-ADMIN = (Scope.ADMIN,)
 COMPANIES = "/api/v1/companies"
 TRUNKS = "/api/v1/trunks"
 AGENTS = "/api/v1/agents"
@@ -50,34 +49,23 @@ routes = web.RouteTableDef()
 
 
 @routes.get(COMPANIES)
-@Operation(
+@of_server(
     summary="Lists companies: all for the server's admin key, else the key's own",
     query=models.PageQuery,
     answer=models.CompanyPage,
-    scopes=ADMIN,
-    about=About.SERVER,
 )
 async def list_companies(request: web.Request) -> web.Response:
     """Answers a page of companies, ordered by id."""
     access, server = caller_of(request).access, request.app[SERVER]
     seen = [each for each in server.directory.companies.values() if access.sees_company(each.id)]
-    return page_answer(
-        request,
-        models.CompanyPage,
-        "companies",
-        seen,
-        lambda each: company_view(server, each),
-        key=lambda each: each.id,
-    )
+    return page_answer(request, models.CompanyPage, "companies", seen, company_view)
 
 
 @routes.post(COMPANIES)
-@Operation(
+@of_server(
     summary="Makes a company; with the server's admin key",
     body=models.NewCompanyBody,
     answer=models.CompanyView,
-    scopes=ADMIN,
-    about=About.SERVER,
     status=201,
     errors=(409,),
 )
@@ -92,25 +80,17 @@ async def make_company(request: web.Request) -> web.Response:
 
 
 @routes.get(COMPANIES + "/{companyId}")
-@Operation(
-    summary="Tells a company's terms",
-    answer=models.CompanyView,
-    scopes=ADMIN,
-    about=About.SERVER,
-    errors=(404,),
-)
+@of_server(summary="Tells a company's terms", answer=models.CompanyView, errors=(404,))
 async def get_company(request: web.Request) -> web.Response:
     """Answers the company whose id is in the path; 404 where there is none."""
     return answer(company_view(request.app[SERVER], _company(request)))
 
 
 @routes.patch(COMPANIES + "/{companyId}")
-@Operation(
+@of_server(
     summary="Changes a company's terms; with the server's admin key. Fields left out stay",
     body=models.CompanyChange,
     answer=models.CompanyView,
-    scopes=ADMIN,
-    about=About.SERVER,
     errors=(404, 409),
 )
 async def change_company(request: web.Request) -> web.Response:
@@ -126,11 +106,9 @@ async def change_company(request: web.Request) -> web.Response:
 
 
 @routes.delete(COMPANIES + "/{companyId}")
-@Operation(
+@of_server(
     summary="Takes a company away, and its keys with it; with the server's admin key",
     answer=models.Done,
-    scopes=ADMIN,
-    about=About.SERVER,
     errors=(404, 409),
 )
 async def remove_company(request: web.Request) -> web.Response:
@@ -159,28 +137,16 @@ def company_view(server: Server, company: CompanySettings) -> BaseModel:
 
 
 @routes.get(TRUNKS)
-@Operation(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage, scopes=ADMIN)
+@of_company(summary="Lists trunks", query=models.PageQuery, answer=models.TrunkPage)
 async def list_trunks(request: web.Request) -> web.Response:
     """Answers a page of the company's trunks, ordered by id."""
-    server = request.app[SERVER]
-    return page_answer(
-        request,
-        models.TrunkPage,
-        "trunks",
-        own(request, server.directory.trunks),
-        lambda each: trunk_view(server, each),
-        key=lambda each: each.id,
-    )
+    things = own(request, request.app[SERVER].directory.trunks)
+    return page_answer(request, models.TrunkPage, "trunks", things, trunk_view)
 
 
 @routes.post(TRUNKS)
-@Operation(
-    summary="Makes a trunk",
-    body=models.TrunkBody,
-    answer=models.TrunkView,
-    scopes=ADMIN,
-    status=201,
-    errors=(404, 409),
+@of_company(
+    summary="Makes a trunk", body=models.TrunkBody, answer=models.TrunkView, status=201, errors=(404, 409)
 )
 async def make_trunk(request: web.Request) -> web.Response:
     """Makes a trunk, which can be dialled over at once."""
@@ -189,18 +155,17 @@ async def make_trunk(request: web.Request) -> web.Response:
 
 
 @routes.get(TRUNKS + "/{trunkId}")
-@Operation(summary="Tells a trunk", answer=models.TrunkView, scopes=ADMIN, errors=(404,))
+@of_company(summary="Tells a trunk", answer=models.TrunkView, errors=(404,))
 async def get_trunk(request: web.Request) -> web.Response:
     """Answers a trunk, with its password masked; 404 where there is none."""
     return answer(trunk_view(request.app[SERVER], _trunk(request)))
 
 
 @routes.patch(TRUNKS + "/{trunkId}")
-@Operation(
+@of_company(
     summary="Changes a trunk. Fields left out stay",
     body=models.TrunkChange,
     answer=models.TrunkView,
-    scopes=ADMIN,
     errors=(404, 409),
 )
 async def change_trunk(request: web.Request) -> web.Response:
@@ -214,7 +179,7 @@ async def change_trunk(request: web.Request) -> web.Response:
 
 
 @routes.delete(TRUNKS + "/{trunkId}")
-@Operation(summary="Takes a trunk away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
+@of_company(summary="Takes a trunk away", answer=models.Done, errors=(404, 409))
 async def remove_trunk(request: web.Request) -> web.Response:
     """Removes a trunk; 409 while an agent uses it."""
     return await removed(request, Kind.TRUNK, _trunk(request).id)
@@ -254,28 +219,16 @@ def trunk_view(server: Server, trunk: TrunkSettings) -> BaseModel:
 
 
 @routes.get(AGENTS)
-@Operation(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage, scopes=ADMIN)
+@of_company(summary="Lists agents", query=models.PageQuery, answer=models.AgentPage)
 async def list_agents(request: web.Request) -> web.Response:
     """Answers a page of the company's agents, ordered by id."""
-    server = request.app[SERVER]
-    return page_answer(
-        request,
-        models.AgentPage,
-        "agents",
-        own(request, server.directory.agents),
-        lambda each: agent_view(server, each),
-        key=lambda each: each.id,
-    )
+    things = own(request, request.app[SERVER].directory.agents)
+    return page_answer(request, models.AgentPage, "agents", things, agent_view)
 
 
 @routes.post(AGENTS)
-@Operation(
-    summary="Makes an agent",
-    body=models.AgentBody,
-    answer=models.AgentView,
-    scopes=ADMIN,
-    status=201,
-    errors=(404, 409),
+@of_company(
+    summary="Makes an agent", body=models.AgentBody, answer=models.AgentView, status=201, errors=(404, 409)
 )
 async def make_agent(request: web.Request) -> web.Response:
     """Makes an agent, which takes calls as soon as its engines run; `missing` in the answer says why not
@@ -285,18 +238,17 @@ async def make_agent(request: web.Request) -> web.Response:
 
 
 @routes.get(AGENTS + "/{agentId}")
-@Operation(summary="Tells an agent", answer=models.AgentView, scopes=ADMIN, errors=(404,))
+@of_company(summary="Tells an agent", answer=models.AgentView, errors=(404,))
 async def get_agent(request: web.Request) -> web.Response:
     """Answers an agent, with secrets in its engines' options masked; 404 where there is none."""
     return answer(agent_view(request.app[SERVER], _agent(request)))
 
 
 @routes.patch(AGENTS + "/{agentId}")
-@Operation(
+@of_company(
     summary="Changes an agent. Fields left out stay; tables are replaced whole",
     body=models.AgentChange,
     answer=models.AgentView,
-    scopes=ADMIN,
     errors=(404, 409),
 )
 async def change_agent(request: web.Request) -> web.Response:
@@ -308,7 +260,7 @@ async def change_agent(request: web.Request) -> web.Response:
 
 
 @routes.delete(AGENTS + "/{agentId}")
-@Operation(summary="Takes an agent away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
+@of_company(summary="Takes an agent away", answer=models.Done, errors=(404, 409))
 async def remove_agent(request: web.Request) -> web.Response:
     """Removes an agent; its queued calls fail when they are due."""
     return await removed(request, Kind.AGENT, _agent(request).id)

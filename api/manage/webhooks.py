@@ -9,9 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
-from api.http.auth import SERVER, Scope, caller_of
+from api.http.auth import SERVER, caller_of
 from api.http.bodies import answer, checked, iso_time, json_object, moment, query_of, view_of
-from api.http.operation import Operation
+from api.http.operation import of_company
 from api.manage.common import check_not_of_file, managed_by, one_of, own, page_answer, removed
 from api.schemas import managed as models
 from api.schemas.camel_case import plain
@@ -22,7 +22,6 @@ from mediaserver.queue.deliveries import DeliveryFilter, DeliveryRow, DeliverySt
 from mediaserver.server import Server
 from mediaserver.store.managed import Kind
 
-ADMIN = (Scope.ADMIN,)
 WEBHOOKS = "/api/v1/webhooks"
 DELIVERIES = "/api/v1/deliveries"
 
@@ -30,26 +29,18 @@ routes = web.RouteTableDef()
 
 
 @routes.get(WEBHOOKS)
-@Operation(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage, scopes=ADMIN)
+@of_company(summary="Lists webhooks", query=models.PageQuery, answer=models.WebhookPage)
 async def list_webhooks(request: web.Request) -> web.Response:
     """Answers a page of the company's webhooks, ordered by id."""
-    server = request.app[SERVER]
-    return page_answer(
-        request,
-        models.WebhookPage,
-        "webhooks",
-        own(request, server.directory.webhooks),
-        lambda each: view(server, each),
-        key=lambda each: each.id,
-    )
+    things = own(request, request.app[SERVER].directory.webhooks)
+    return page_answer(request, models.WebhookPage, "webhooks", things, view)
 
 
 @routes.post(WEBHOOKS)
-@Operation(
+@of_company(
     summary="Makes a webhook",
     body=models.NewWebhook,
     answer=models.WebhookView,
-    scopes=ADMIN,
     status=201,
     errors=(404, 409),
 )
@@ -63,18 +54,17 @@ async def make(request: web.Request) -> web.Response:
 
 
 @routes.get(WEBHOOKS + "/{webhook}")
-@Operation(summary="Tells a webhook", answer=models.WebhookView, scopes=ADMIN, errors=(404,))
+@of_company(summary="Tells a webhook", answer=models.WebhookView, errors=(404,))
 async def get(request: web.Request) -> web.Response:
     """Answers a webhook without its secret; 404 where there is none."""
     return answer(view(request.app[SERVER], _webhook(request)))
 
 
 @routes.patch(WEBHOOKS + "/{webhook}")
-@Operation(
+@of_company(
     summary="Changes a webhook. Fields left out stay",
     body=models.WebhookChange,
     answer=models.WebhookView,
-    scopes=ADMIN,
     errors=(404, 409),
 )
 async def change(request: web.Request) -> web.Response:
@@ -88,10 +78,9 @@ async def change(request: web.Request) -> web.Response:
 
 
 @routes.post(WEBHOOKS + "/{webhook}/rotate")
-@Operation(
+@of_company(
     summary="Replaces a webhook's secret; events are signed with both until the old one is dropped",
     answer=models.WebhookView,
-    scopes=ADMIN,
     errors=(404, 409),
 )
 async def rotate(request: web.Request) -> web.Response:
@@ -104,7 +93,7 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.delete(WEBHOOKS + "/{webhook}")
-@Operation(summary="Takes a webhook away", answer=models.Done, scopes=ADMIN, errors=(404, 409))
+@of_company(summary="Takes a webhook away", answer=models.Done, errors=(404, 409))
 async def remove(request: web.Request) -> web.Response:
     """Removes a webhook; its pending deliveries are dropped."""
     return await removed(request, Kind.WEBHOOK, _webhook(request).id)
@@ -152,11 +141,10 @@ def view(server: Server, hook: Subscription, *, secret: str | None = None) -> mo
 
 
 @routes.get(DELIVERIES)
-@Operation(
+@of_company(
     summary="Lists deliveries of events to webhooks, newest first",
     query=models.DeliveriesQuery,
     answer=models.DeliveryPage,
-    scopes=ADMIN,
 )
 async def list_deliveries(request: web.Request) -> web.Response:
     """Answers a page of the company's webhook deliveries."""
@@ -176,9 +164,7 @@ async def list_deliveries(request: web.Request) -> web.Response:
 
 
 @routes.get(DELIVERIES + "/{delivery}")
-@Operation(
-    summary="Tells a delivery with its log", answer=models.DeliveryReportView, scopes=ADMIN, errors=(404,)
-)
+@of_company(summary="Tells a delivery with its log", answer=models.DeliveryReportView, errors=(404,))
 async def get_delivery(request: web.Request) -> web.Response:
     """Answers a delivery with its body and the outcome of every attempt; 404 where there is none."""
     text = request.match_info["delivery"]
@@ -194,11 +180,10 @@ async def get_delivery(request: web.Request) -> web.Response:
 
 
 @routes.post(DELIVERIES + "/replay")
-@Operation(
+@of_company(
     summary="Sends settled deliveries again: one, a call's, a webhook's, or those of a time",
     body=models.ReplayBody,
     answer=models.Replayed,
-    scopes=ADMIN,
 )
 async def replay(request: web.Request) -> web.Response:
     """Sends settled deliveries again; each is attempted for a day from now."""

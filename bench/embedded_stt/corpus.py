@@ -61,42 +61,22 @@ _SPELLING: Final = _split(
     "alpha bravo charlie delta echo foxtrot golf hotel india juliet kilo lima mike november oscar papa "
     "quebec romeo sierra tango uniform victor whiskey zulu"
 )
+_VOICE_MAIL: Final = _split(
+    "goodbye and first last message messages no received Family Friends Work extension for from password "
+    "minutes press"
+)
+_AS_SAID: Final = _split(
+    "hello-world telephone-number one-moment-please do-not-disturb call-waiting call-forwarding "
+    "please-try-again you-entered speed-dial is-in-use is-set-to"
+)
 _OTHERS: Final = {
     "digits/oclock": "o'clock",
     "digits/h-30": "thirtieth",
     "letters/o": "oh",
-    "hello-world": "hello world",
     "im-sorry": "i'm sorry",
-    "telephone-number": "telephone number",
-    "one-moment-please": "one moment please",
-    "do-not-disturb": "do not disturb",
-    "call-waiting": "call waiting",
-    "call-forwarding": "call forwarding",
-    "please-try-again": "please try again",
-    "you-entered": "you entered",
-    "speed-dial": "speed dial",
-    "is-in-use": "is in use",
-    "is-set-to": "is set to",
-    "vm-goodbye": "goodbye",
-    "vm-and": "and",
     "vm-deleted": "message deleted",
-    "vm-first": "first",
-    "vm-last": "last",
-    "vm-message": "message",
-    "vm-messages": "messages",
-    "vm-no": "no",
-    "vm-received": "received",
     "vm-sorry": "i'm sorry",
-    "vm-Family": "family",
-    "vm-Friends": "friends",
-    "vm-Work": "work",
-    "vm-extension": "extension",
-    "vm-for": "for",
-    "vm-from": "from",
-    "vm-password": "password",
-    "vm-minutes": "minutes",
     "vm-youhave": "you have",
-    "vm-press": "press",
 }
 
 ASIDES: Final = (
@@ -187,6 +167,8 @@ def texts() -> dict[str, str]:
         **{f"digits/{word}": word for word in _OF_DIGITS},
         **{word: word for word in _AS_NAMED},
         **{f"phonetic/{word[0]}_p": word for word in _SPELLING},
+        **{f"vm-{word}": word.lower() for word in _VOICE_MAIL},
+        **{name: name.replace("-", " ") for name in _AS_SAID},
     }
     return named | _OTHERS
 

@@ -206,6 +206,8 @@ class Administration:
             host = hop_of(Uri.parse(uri)).host.strip("[]")
             if is_address(host) and not self._egress.allows(host):
                 raise InvalidRequest("uri: this server does not connect to that address")
+        if trunk.stir is not None:
+            self._check_url("stir", trunk.stir.url)
 
     def _check_takes_nobodys(self, trunk: TrunkSettings) -> None:
         """Refuses to share addresses unless the operator has listed the company's numbers, and any user name

@@ -39,6 +39,8 @@ async def check_trunk(egress: EgressPolicy, trunk: TrunkSettings) -> None:
     for key, uris in named.items():
         for uri in uris:
             await _check(egress, key, hop_of(Uri.parse(uri)).host)
+    if trunk.stir is not None:
+        await check_url(egress, "stir", trunk.stir.url)
 
 
 async def check_agent(egress: EgressPolicy, agent: AgentSettings) -> None:

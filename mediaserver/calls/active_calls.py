@@ -12,12 +12,11 @@ from mediaserver.admin.directory import Directory
 from mediaserver.calls.detail_record import CallDetailRecord
 from mediaserver.calls.phone_call import PhoneCall, PhoneCallState
 from mediaserver.calls.services import CallProfile, CallServices
-from mediaserver.calls.trunk_hunt import Line, lines_of
+from mediaserver.calls.trunk_hunt import Line, line_of, lines_of
 from mediaserver.engine_pool.pool import Engines
 from mediaserver.errors import InvalidRequest
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.settings import AgentSettings
-from mediaserver.wiring import caller_id
 from pipeline.errors import EngineMissing
 from sip.call import Call
 from sip.endpoint import Endpoint
@@ -78,7 +77,8 @@ class ActiveCalls:
             self._refuse(claim, str(missing))
             return
         live = PhoneCall(claim, profile, self._services)
-        first = Line(settings, claim.dial_number, caller_id(agent, settings))
+        number, dial_number = claim.phone_number, claim.dial_number
+        first = line_of(self._directory, agent, settings, number=number, dial_number=dial_number)
         self._start(live, live.dial(self._endpoint, (first, *self._spare(agent, claim))))
 
     def _spare(self, agent: AgentSettings, claim: Claim) -> list[Line]:

@@ -227,7 +227,7 @@ class CallDetailRecord(SessionObserver):
     def _tool_data(self, use: ToolUse) -> dict[str, Any]:
         arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
         if self.redactor is not None:  # before the cut: half a number is not found
-            arguments, result = self.redactor.arguments(arguments), self.redactor.value(result)
+            arguments, result = self.redactor.value(arguments, integers=True), self.redactor.value(result)
         return {
             "tool": use.name,
             "arguments": arguments,
@@ -253,7 +253,9 @@ class CallDetailRecord(SessionObserver):
     def _redacted_analysis(self, analysis: dict[str, Any], result: SessionResult) -> dict[str, Any]:
         if self.redactor is None:
             return analysis
-        redacted: dict[str, Any] = self.redactor.value(analysis, self.redactor.known_of(result.transcript))
+        known = self.redactor.known_of(result.transcript)
+        redacted: dict[str, Any] = self.redactor.value(analysis, known)
+        redacted["extracted"] = self.redactor.value(analysis["extracted"], known, integers=True)
         return redacted
 
     def _redacted_turns(self, turns: list[dict[str, Any]]) -> list[dict[str, Any]]:

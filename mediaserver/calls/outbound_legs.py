@@ -8,13 +8,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.journal import Journal
 from mediaserver.calls.signalling.fields import to_send
+from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.calls.signalling.traces import CallTraces
-from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, TrunkHunt, lines_of
+from mediaserver.calls.trunk_hunt import NO_TRUNK, Line, TrunkHunt, lines_of, signed
 from mediaserver.errors import InvalidNumber, InvalidRequest, StoreError
 from mediaserver.numbers.e164 import may_dial, normalise
 from mediaserver.queue.extra_legs import NewLeg
@@ -62,11 +64,12 @@ class OutboundLegs:
         self,
         directory: Directory,
         store: Store,
-        *,
         endpoint: Endpoint,
         journal: Journal,
+        *,
         room: Callable[[], int],
         traces: CallTraces,
+        signer: StirSigner,
     ) -> None:
         self._directory = directory
         self._endpoint = endpoint
@@ -74,6 +77,7 @@ class OutboundLegs:
         self._journal = journal
         self._room = room
         self._traces = traces
+        self._signer = signer
         self.rooms: Callable[[str, str], Bridge | None] | None = None
         """Returns the bridge of a company's room by its name, where the room is open on this node; set by the
         owner of the rooms."""
@@ -155,7 +159,7 @@ class OutboundLegs:
         hunt = TrunkHunt(
             self._endpoint,
             route.lines,
-            headers=lambda line: to_send(line.trunk.send_headers, variables or {}, {}),
+            headers=partial(self._headers, variables or {}),
             take=place.goes_over,
             figures=self._traces.figures,
             ring_timeout_s=route.agent.transfer_ring_s,
@@ -170,6 +174,9 @@ class OutboundLegs:
         if call.state is CallState.ENDED:
             place.moved(call, call.state, 0.0)
         return call
+
+    async def _headers(self, variables: Mapping[str, str], line: Line) -> Mapping[str, str]:
+        return await signed(self._signer, line, to_send(line.trunk.send_headers, variables, {}))
 
     async def _place(self, route: Route, leg_of: str) -> _Place:
         leg = NewLeg(

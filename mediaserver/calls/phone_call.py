@@ -26,7 +26,7 @@ from mediaserver.calls.services import CallProfile, CallServices
 from mediaserver.calls.signalling.fields import allowed, ended, to_send
 from mediaserver.calls.transfers.moved_caller import MovedCaller
 from mediaserver.calls.transfers.transfer import conversed, was_transferred
-from mediaserver.calls.trunk_hunt import Line, TrunkHunt
+from mediaserver.calls.trunk_hunt import Line, TrunkHunt, signed
 from mediaserver.errors import StoreError
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from pipeline.call_progress.answer_detection import AnswerDetector, EarlyMediaListener
@@ -209,12 +209,12 @@ class PhoneCall:
     def _cancelled(self) -> None:
         self._finish(Outcome(status=CallStatus.CANCELLED, cause=HangupCause.CANCELLED, ended_by="local"))
 
-    def _headers(self, line: Line) -> dict[str, str]:
+    async def _headers(self, line: Line) -> Mapping[str, str]:
         claim = self.cdr.claim
         asked = claim.sip.get("headers", {})
         asked = {name: value for name, value in asked.items() if allowed(name, line.trunk)}
         self.cdr.sip["headers"] = headers = to_send(line.trunk.send_headers, claim.variables, asked)
-        return headers
+        return await signed(self._services.signer, line, headers, given_up=self._abandoned)
 
     async def _goes_over(self, line: Line) -> bool:
         """Moves the call to another trunk, if it may go over that one."""

@@ -107,31 +107,23 @@ class Redactor:
         to the next, and its mark stands where it began."""
         return [_marked(text, spans) for text, spans in zip(texts, self.spans(texts), strict=True)]
 
-    def value(self, value: Any, known: Mapping[str, str] = _NOTHING) -> Any:
+    def value(self, value: Any, known: Mapping[str, str] = _NOTHING, *, integers: bool = False) -> Any:
         """Returns a JSON value with marks in all of its texts, also for what is `known` to be found elsewhere
-        (`known_of`): an answer has lost the signs by which an address is one."""
+        (`known_of`): an answer has lost the signs by which an address is one. `integers`: also in place of
+        integers, since a model may write a card's digits as one."""
         if isinstance(value, dict):
-            return {name: self.value(inner, known) for name, inner in value.items()}
+            return {name: self.value(inner, known, integers=integers) for name, inner in value.items()}
         if isinstance(value, list):
-            return [self.value(inner, known) for inner in value]
+            return [self.value(inner, known, integers=integers) for inner in value]
+        if integers and isinstance(value, int) and not isinstance(value, bool):
+            marked = self.text(str(value))
+            return value if marked == str(value) else marked
         if not isinstance(value, str):
             return value
         text = _marked(value, self._found(_ESCAPE.sub(lambda escape: " " * len(escape[0]), value)))
         for words, kind in known.items():
             text = re.sub(rf"\b{re.escape(words)}\b", f"[{kind}]", text, flags=re.IGNORECASE)
         return text
-
-    def arguments(self, value: Any) -> Any:
-        """Returns a JSON value as `value` does, with marks also in place of numbers that are something found:
-        a tool may take a card's digits as an integer."""
-        if isinstance(value, dict):
-            return {name: self.arguments(inner) for name, inner in value.items()}
-        if isinstance(value, list):
-            return [self.arguments(inner) for inner in value]
-        if isinstance(value, bool) or not isinstance(value, int):
-            return self.value(value)
-        marked = self.text(str(value))
-        return value if marked == str(value) else marked
 
     def known_of(self, entries: Sequence[TranscriptEntry]) -> Mapping[str, str]:
         """Returns what is found in the lines of a transcript, in plain words, with its kind."""

@@ -12,6 +12,7 @@ from mediaserver.calls.live_events import LiveEvents
 from mediaserver.calls.outbound_legs import OutboundLegs
 from mediaserver.calls.policy import NO_POLICY, Policy
 from mediaserver.calls.redaction import Redactor
+from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.calls.signalling.traces import CallTraces
 from mediaserver.engine_pool.pool import AgentEngines, Engines
 from mediaserver.files.sealed import SealedFiles
@@ -44,6 +45,7 @@ class CallServices:
     note_dial: Callable[[Claim], Awaitable[None]] | None = None  # called before an INVITE; raises OSError
     wall_clock: Callable[[], float] = time.time
     live_events: LiveEvents = field(default_factory=LiveEvents)  # tells whoever watches the calls
+    signer: StirSigner | None = None  # of INVITEs; without it, none are signed
     traces: CallTraces | None = None  # signalling and media statistics; without them, none are kept
     tracer: CallTracer | None = None  # of OpenTelemetry; without one, no spans are made
     check: Callable[[], None] = lambda: None  # raises `Unavailable` while no calls are begun

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mediaserver.admin.directory import Directory
-from mediaserver.errors import InvalidRequest
-from mediaserver.numbers.e164 import accepted, format_for_trunk
-from mediaserver.numbers.users import LINE, user_named
+from mediaserver.calls.signalling.stir import StirSigner
+from mediaserver.errors import InvalidNumber, InvalidRequest
+from mediaserver.numbers.e164 import accepted, format_for_trunk, normalise
+from mediaserver.numbers.users import LINE, USER, user_named
 from mediaserver.settings import AgentSettings, TrunkSettings
 from mediaserver.telemetry.trunk_metrics import TrunkFigures
 from mediaserver.wiring import caller_id
@@ -32,11 +33,27 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A trunk that carries a number: the number in the carrier's format, and the caller ID that is shown."""
+    """A trunk that carries a number: the number in the carrier's format, and the caller ID that is shown.
+    `called`, `caller`: both as E.164, "" for what is none. Made by `line_of`."""
 
     trunk: TrunkSettings
     dial_number: str
     caller_id: str | None
+    called: str = ""
+    caller: str = ""
+
+
+def line_of(
+    directory: Directory, agent: AgentSettings, trunk: TrunkSettings, *, number: str, dial_number: str
+) -> Line:
+    """Returns how `agent` calls an E.164 `number`, or "user:NAME", over `trunk`."""
+    shown = caller_id(agent, trunk)
+    company = directory.company(agent.company)
+    try:
+        ours = agent.phone_number or normalise(shown or "", company.country if company is not None else None)
+    except InvalidNumber:
+        ours = ""
+    return Line(trunk, dial_number, shown, "" if user_named(number) else number, ours)
 
 
 def lines_of(directory: Directory, agent: AgentSettings, number: str) -> list[Line]:
@@ -53,7 +70,7 @@ def lines_of(directory: Directory, agent: AgentSettings, number: str) -> list[Li
         dial_number = format_for_trunk(number, trunk.number_format)
         carried = number.removeprefix("+").startswith(trunk.dial_prefixes or ("",))
         if carried and accepted(dial_number, trunk.accepts):
-            found.append(Line(trunk, dial_number, caller_id(agent, trunk)))
+            found.append(line_of(directory, agent, trunk, number=number, dial_number=dial_number))
     if not found:
         raise InvalidRequest(WRONG_FORMAT)
     return found
@@ -64,12 +81,31 @@ def _line_of_users(directory: Directory, agent: AgentSettings, name: str) -> Lin
     line = directory.trunk(f"{LINE}{agent.company}")
     if user is None or line is None or not user.may_be_called or not user.reaches(agent.id):
         raise InvalidRequest(UNKNOWN_USER)
-    return Line(line, name, caller_id(agent, line))
+    return line_of(directory, agent, line, number=f"{USER}{name}", dial_number=name)
+
+
+async def signed(
+    signer: StirSigner | None,
+    line: Line,
+    headers: Mapping[str, str],
+    *,
+    given_up: Callable[[], bool] = lambda: False,
+) -> Mapping[str, str]:
+    """Returns the header fields of an INVITE over `line`, with its signature where the trunk has a service
+    for that. Raises `CallFailed` where it must not leave without, and where the call was `given_up`
+    meanwhile."""
+    if signer is None:
+        return headers
+    headers = await signer.sign(line.trunk, headers, caller=line.caller, called=line.called)
+    if given_up():
+        raise CallFailed("the call was given up", 487, HangupCause.CANCELLED)
+    return headers
 
 
 class TrunkHunt:
     """One call over `lines`, the first at first. `headers` returns the header fields of the INVITE over a
-    line; `take` says whether the call may go over a further line now, and is asked before the INVITE leaves.
+    line, or raises `CallFailed` where none may leave; `take` says whether the call may go over a further line
+    now, and is asked before the INVITE leaves.
     `passed`: trunks that did not take the call, with the SIP status, 408 where nobody answered."""
 
     def __init__(
@@ -77,7 +113,7 @@ class TrunkHunt:
         endpoint: Endpoint,
         lines: Sequence[Line],
         *,
-        headers: Callable[[Line], Mapping[str, str]],
+        headers: Callable[[Line], Awaitable[Mapping[str, str]]],
         take: Callable[[Line], Awaitable[bool]],
         figures: TrunkFigures,
         ring_timeout_s: float | None = None,
@@ -101,7 +137,7 @@ class TrunkHunt:
                         line.dial_number,
                         caller_id=line.caller_id,
                         ring_timeout_s=self._ring_timeout_s,
-                        headers=self._headers(line),
+                        headers=await self._headers(line),
                         call_id=call_id,
                         sip_call_id=sip_call_id,
                         go_on=self._go_on if self._further else None,
@@ -124,7 +160,7 @@ class TrunkHunt:
                         line.dial_number,
                         caller_id=line.caller_id,
                         ring_timeout_s=self._ring_timeout_s,
-                        headers=self._headers(line),
+                        headers=await self._headers(line),
                         spare=bool(self._further),
                     )
             except CallFailed as failed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
@@ -17,39 +18,26 @@ from mediaserver.cli.kernels import compile_visibly
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_figure = partial(click.option, show_default=True)
+
 _PLAN = (
-    click.option("--calls", type=click.IntRange(1, 1000), default=2, show_default=True),
-    click.option(
-        "--concurrent", type=click.IntRange(1, 100), default=2, show_default=True, help="Calls at once."
+    _figure("--calls", type=click.IntRange(1, 1000), default=2),
+    _figure("--concurrent", type=click.IntRange(1, 100), default=2, help="Calls at once."),
+    _figure(
+        "--rate", "rate_per_s", type=click.FloatRange(0.01, 20), default=1.0, help="Calls placed a second."
     ),
-    click.option(
-        "--rate",
-        "rate_per_s",
-        type=click.FloatRange(0.01, 20),
-        default=1.0,
-        show_default=True,
-        help="Calls placed a second.",
-    ),
-    click.option("--turns", type=click.IntRange(1, 1000), default=8, show_default=True, help="Of each call."),
-    click.option(
-        "--seconds",
-        type=click.FloatRange(1, 3600),
-        default=120.0,
-        show_default=True,
-        help="A call is hung up then.",
-    ),
-    click.option(
+    _figure("--turns", type=click.IntRange(1, 1000), default=8, help="Of each call."),
+    _figure("--seconds", type=click.FloatRange(1, 3600), default=120.0, help="A call is hung up then."),
+    _figure(
         "--barge-every",
         type=click.IntRange(0, 1000),
         default=4,
-        show_default=True,
         help="Each n-th turn talks over the agent; 0: none does.",
     ),
-    click.option(
+    _figure(
         "--codec",
         type=click.Choice(["pcmu", "pcma", "g722", "opus"]),
         default="pcmu",
-        show_default=True,
         help="The one that is offered.",
     ),
     click.option("--caller-id", default="", help="Who calls, of the From header."),

@@ -24,7 +24,7 @@ def give_back() -> None:
 
 
 def settle() -> None:
-    """Frees what only the start of the process needed. What is alive now lives as long as the process: full
+    """Frees what only the start of the process needed. What is alive must live as long as the process: full
     collections skip it from now on. They also become rare, since calls are freed without them and each holds
     every call up for a tenth of a second."""
     gc.collect()

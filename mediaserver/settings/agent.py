@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 from uuid import UUID
@@ -11,7 +10,16 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_va
 
 from mediaserver.settings.presets import with_preset
 from mediaserver.settings.tools import PreCallTool
-from mediaserver.settings.values import E164, CalledNumber, CallingWindow, Country, Name, TimeZone
+from mediaserver.settings.values import (
+    E164,
+    CalledNumber,
+    CallingWindow,
+    Country,
+    Name,
+    TimeZone,
+    formed,
+    read_by,
+)
 from pipeline import settings
 from pipeline.agents.llm.realtime.table import RealtimeSettings
 from pipeline.agents.llm.table import LlmSettings
@@ -125,10 +133,10 @@ ROOM = "room:"
 ANY_ROOM = "room:*"
 
 
-def _target(value: str) -> str:
-    if re.fullmatch(r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}", value) is None:
-        raise ValueError('must be a number such as "+966110000000", "room:NAME", or "room:*" for any room')
-    return value
+_target = formed(
+    r"\+[1-9][0-9]{4,14}|room:[A-Za-z0-9_.*-]{1,64}",
+    'must be a number such as "+966110000000", "room:NAME", or "room:*" for any room',
+)
 
 
 Pauses = tuple[Annotated[float, Field(ge=1, le=7 * 24 * 3600)], ...]
@@ -346,13 +354,5 @@ class AgentTerms(Table):
 class AgentSettings(AgentTerms):
     """[[agent]]: an agent of a company, which talks on calls."""
 
-    id: str
+    id: Annotated[str, AfterValidator(read_by(UUID, "must be a UUID", normal=True))]
     company: Name
-
-    @field_validator("id")
-    @classmethod
-    def _uuid(cls, value: str) -> str:
-        try:
-            return str(UUID(value))
-        except ValueError as error:
-            raise ValueError("must be a UUID") from error

@@ -131,6 +131,19 @@ class CompanySettings(CompanyTerms):
     webhooks: tuple[WebhookSettings, ...] = Field(default=(), alias="webhook")
 
 
+class StirSettings(Table):
+    """[trunk.stir]: the service of ATIS-1000082 that signs the trunk's INVITEs. `attest`: what is attested of
+    their numbers; `origid`: the origination identifier, absent one made of the trunk's id. `required`: no
+    call leaves unsigned."""
+
+    url: HttpUrl
+    attest: Literal["A", "B", "C"]
+    api_key: Secret | None = None
+    origid: str = Field(default="", pattern=r"^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$")
+    timeout_s: float = Field(default=2.0, gt=0, le=10)
+    required: bool = False
+
+
 SHORTEST_PING_S = 10.0
 """Whoever manages a trunk chooses its hosts: asked more often than this, these would be flooded."""
 
@@ -179,6 +192,7 @@ class TrunkTerms(Table):
     max_concurrent_calls: int = Field(default=0, ge=0, le=1_000_000)
     calls_per_second: int = Field(default=0, ge=0, le=1000)
     engine: Literal["native", "pjsua2"] | None = None
+    stir: StirSettings | None = None
 
     def shares_addresses(self, other: TrunkTerms) -> bool:
         """Whether an address is in the `allow_from` of both trunks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
@@ -11,7 +11,16 @@ from mediaserver.settings.agent import EngineChain
 from mediaserver.settings.ice_servers import IceServer
 from mediaserver.settings.presets import with_preset
 from mediaserver.settings.users import UserSettings
-from mediaserver.settings.values import Address, Host, IceServerText, Network, Ports, WebOrigin
+from mediaserver.settings.values import (
+    EMPTY_IS_NONE,
+    Address,
+    Host,
+    IceServerText,
+    Network,
+    OptionalAddress,
+    Ports,
+    WebOrigin,
+)
 from pipeline.engines.tables import HttpUrl, Secret, Table, reveal
 
 ADMIN_KEY_LENGTH = 24
@@ -30,7 +39,7 @@ class ServerSettings(Table):
 
     http: Address = "127.0.0.1:8080"
     public_url: HttpUrl = "http://127.0.0.1:8080"
-    node_url: HttpUrl | None = None
+    node_url: Annotated[HttpUrl | None, EMPTY_IS_NONE] = None
     data_dir: str = Field(default="var", min_length=1)
     database: str = ""
     admin_key: Secret | None = None
@@ -48,11 +57,6 @@ class ServerSettings(Table):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "plain"] = "json"
     drain_s: float = Field(default=3600.0, ge=0, le=86_400)
-
-    @field_validator("node_url", mode="before")
-    @classmethod
-    def _none(cls, value: Any) -> Any:
-        return None if value == "" else value
 
     @field_validator("admin_key")
     @classmethod
@@ -80,10 +84,10 @@ class SipSettings(Table):
     not listen on that transport."""
 
     engine: Literal["native", "pjsua2"] = "native"
-    udp: Address | None = "127.0.0.1:5060"
-    tcp: Address | None = "127.0.0.1:5060"
-    tls: Address | None = None
-    ws: Address | None = None
+    udp: OptionalAddress = "127.0.0.1:5060"
+    tcp: OptionalAddress = "127.0.0.1:5060"
+    tls: OptionalAddress = None
+    ws: OptionalAddress = None
     ws_origins: tuple[WebOrigin, ...] = ("*",)
     tls_certificate: str = ""
     tls_key: str = ""
@@ -94,7 +98,7 @@ class SipSettings(Table):
     max_calls: int = Field(default=1000, ge=1, le=100_000)
     media_threads: int = Field(default=1, ge=1, le=64)
     trace: bool = True
-    dns: Address | None = None
+    dns: OptionalAddress = None
     ban_after: int = Field(default=10, ge=0, le=1000)
     ban_s: float = Field(default=600.0, gt=0, le=7 * 86_400)
     never_ban: tuple[Network, ...] = ("127.0.0.0/8", "::1/128")
@@ -103,11 +107,6 @@ class SipSettings(Table):
     register_max_s: int = Field(default=600, ge=1, le=86_400)
     user_agent: str = Field(default="openline-mediaserver", pattern=r"^[\x21-\x7e][\x20-\x7e]{0,99}$")
     users: tuple[UserSettings, ...] = Field(default=(), alias="user", max_length=10_000)
-
-    @field_validator("udp", "tcp", "tls", "ws", "dns", mode="before")
-    @classmethod
-    def _off(cls, value: Any) -> Any:
-        return None if value == "" else value
 
     @model_validator(mode="after")
     def _lasting(self) -> Self:
@@ -162,13 +161,8 @@ class RoomsSettings(Table):
 class TracingSettings(Table):
     """[tracing]: where the spans of calls go, as OTLP over HTTP; nowhere without an `endpoint`."""
 
-    endpoint: HttpUrl | None = None
+    endpoint: Annotated[HttpUrl | None, EMPTY_IS_NONE] = None
     headers: dict[str, Secret] = Field(default_factory=dict, max_length=20)
-
-    @field_validator("endpoint", mode="before")
-    @classmethod
-    def _off(cls, value: Any) -> Any:
-        return None if value == "" else value
 
     @field_validator("endpoint")
     @classmethod

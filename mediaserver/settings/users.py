@@ -10,15 +10,10 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_val
 
 from mediaserver.numbers.users import LINE
 from mediaserver.settings.company import TrunkSettings
-from mediaserver.settings.values import Name
+from mediaserver.settings.values import Name, read_by
 from pipeline.engines.tables import Secret, Table, reveal
 
-
-def _agent_id(value: str) -> str:
-    try:
-        return str(uuid.UUID(value))
-    except ValueError as error:
-        raise ValueError("must be the id of an agent") from error
+_agent_id = read_by(uuid.UUID, "must be the id of an agent", normal=True)
 
 
 class UserSettings(Table):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 import phonenumbers
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from mediaserver.errors import InvalidNumber
 from mediaserver.numbers.calling_windows import parse_window
@@ -20,6 +21,43 @@ from sip.egress import STUN, PublicAddress
 from sip.errors import LocalError
 from sip.extra_headers import check_headers
 
+EMPTY_IS_NONE = BeforeValidator(lambda value: None if value == "" else value)
+"""Has "" stand for an absent value."""
+
+
+def formed(pattern: str, reason: str) -> Callable[[str], str]:
+    """Returns the check of a text that has a form. It raises ValueError with `reason`."""
+
+    def check(value: str) -> str:
+        if re.fullmatch(pattern, value) is None:
+            raise ValueError(reason)
+        return value
+
+    return check
+
+
+def read_by(
+    read: Callable[[str], object], reason: str = "{}", *, normal: bool = False
+) -> Callable[[str], str]:
+    """Returns the check of a text that `read` takes; with `normal` it gives what was read, as a text. It
+    raises ValueError with `reason`, which has the place of the error of `read`."""
+
+    def check(value: str) -> str:
+        try:
+            made = read(value)
+        except (ValueError, re.error) as error:
+            raise ValueError(reason.format(error)) from error
+        return str(made) if normal else value
+
+    return check
+
+
+_host = read_by(ipaddress.ip_address, "must be an IP address", normal=True)
+_header_name = formed(
+    r"[A-Za-z][A-Za-z0-9.!%*_+`'~-]{1,63}",
+    'must be the name of a SIP header field in its long form, such as "X-Account"',
+)
+
 
 def split_address(value: str) -> tuple[str, int]:
     """Splits `"127.0.0.1:5060"` or `"[::1]:5060"` into host and port. Raises ValueError."""
@@ -28,14 +66,6 @@ def split_address(value: str) -> tuple[str, int]:
         raise ValueError('must be "address:port"')
     ipaddress.ip_address(parts.hostname)
     return parts.hostname, parts.port
-
-
-def _address(value: str) -> str:
-    try:
-        split_address(value)
-    except ValueError as error:
-        raise ValueError(f'must be "address:port" with an IP address: {error}') from error
-    return value
 
 
 def split_ports(value: str) -> tuple[int, int]:
@@ -49,37 +79,9 @@ def split_ports(value: str) -> tuple[int, int]:
     return first, last
 
 
-_ORIGIN = re.compile(r"\*|https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?")
-
-
-def _origin(value: str) -> str:
-    if _ORIGIN.fullmatch(value) is None:
-        raise ValueError('must be "*" or an origin such as "https://phone.example.com"')
-    return value
-
-
-def _ports(value: str) -> str:
-    split_ports(value)
-    return value
-
-
-def _host(value: str) -> str:
-    try:
-        return str(ipaddress.ip_address(value))
-    except ValueError as error:
-        raise ValueError("must be an IP address") from error
-
-
 def _public_host(value: str) -> str:
     PublicAddress.of(value)
     return value if value.startswith(STUN) else _host(value)
-
-
-def _network(value: str) -> str:
-    try:
-        return str(ipaddress.ip_network(value))
-    except ValueError as error:
-        raise ValueError(f'must be a network such as "10.0.0.0/8": {error}') from error
 
 
 _SIP_URI = re.compile(
@@ -100,20 +102,6 @@ def _sip_uri(value: str) -> str:
     return value
 
 
-def _regex(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from error
-    return value
-
-
-def _prefix(value: str) -> str:
-    if re.fullmatch(r"[1-9]\d{0,14}", value) is None:
-        raise ValueError('must be digits that begin with a country code, without "+"')
-    return value
-
-
 def _country(value: str) -> str:
     if value not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError('must be a country of two capital letters, such as "SA"')
@@ -129,11 +117,6 @@ def _e164(value: str) -> str:
         raise ValueError("not a telephone number") from error
 
 
-def _calling_window(value: str) -> str:
-    parse_window(value)
-    return value
-
-
 def _called_number(value: str) -> str:
     return parse_number_pattern(value).text
 
@@ -141,18 +124,6 @@ def _called_number(value: str) -> str:
 def _time_zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError('must be a time zone such as "Asia/Riyadh"')
-    return value
-
-
-def _name(value: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value) is None:
-        raise ValueError("must be 1 to 64 letters, digits, dots, dashes or underscores")
-    return value
-
-
-def _header_name(value: str) -> str:
-    if re.fullmatch(r"[A-Za-z][A-Za-z0-9.!%*_+`'~-]{1,63}", value) is None:
-        raise ValueError('must be the name of a SIP header field in its long form, such as "X-Account"')
     return value
 
 
@@ -169,21 +140,26 @@ def _header_pattern(value: str) -> str:
     return value
 
 
-def _variable_name(value: str) -> str:
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", value) is None:
-        raise ValueError("must be the name of a variable: letters, digits, dots, dashes, underscores")
-    return value
-
-
-def _ice_server(value: str) -> str:
-    IceServer.parse(value)
-    return value
-
+_name = formed(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "must be 1 to 64 letters, digits, dots, dashes or underscores"
+)
+_origin = formed(
+    r"\*|https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?",
+    'must be "*" or an origin such as "https://phone.example.com"',
+)
+_prefix = formed(r"[1-9]\d{0,14}", 'must be digits that begin with a country code, without "+"')
+_variable_name = formed(
+    r"[A-Za-z_][A-Za-z0-9_.-]{0,63}",
+    "must be the name of a variable: letters, digits, dots, dashes, underscores",
+)
+_address = read_by(split_address, 'must be "address:port" with an IP address: {}')
+_network = read_by(ipaddress.ip_network, 'must be a network such as "10.0.0.0/8": {}', normal=True)
 
 Name = Annotated[str, AfterValidator(_name)]
 WebOrigin = Annotated[str, AfterValidator(_origin)]
 Address = Annotated[str, AfterValidator(_address)]
-Ports = Annotated[str, AfterValidator(_ports)]
+OptionalAddress = Annotated[Address | None, EMPTY_IS_NONE]
+Ports = Annotated[str, AfterValidator(read_by(split_ports))]
 Host = Annotated[str, AfterValidator(_host)]
 PublicHost = Annotated[str, AfterValidator(_public_host)]
 Network = Annotated[str, AfterValidator(_network)]
@@ -191,13 +167,13 @@ SentHeader = Annotated[str, AfterValidator(_sent_header)]
 HeaderPattern = Annotated[str, AfterValidator(_header_pattern)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 HeaderName = Annotated[str, AfterValidator(_header_name)]
-IceServerText = Annotated[str, AfterValidator(_ice_server)]
+IceServerText = Annotated[str, AfterValidator(read_by(IceServer.parse))]
 SipUri = Annotated[str, AfterValidator(_sip_uri)]
-Regex = Annotated[str, AfterValidator(_regex)]
+Regex = Annotated[str, AfterValidator(read_by(re.compile, "not a regular expression: {}"))]
 Prefix = Annotated[str, AfterValidator(_prefix)]
 Country = Annotated[str, AfterValidator(_country)]
 E164 = Annotated[str, AfterValidator(_e164)]
 NumberFormat = Annotated[str, AfterValidator(check_number_format)]
 CalledNumber = Annotated[str, AfterValidator(_called_number)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
-CallingWindow = Annotated[str, AfterValidator(_calling_window)]
+CallingWindow = Annotated[str, AfterValidator(read_by(parse_window))]

@@ -50,12 +50,14 @@ class _Figures:
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     delays: list[int] = field(default_factory=lambda: [0] * (len(DELAYS_S) + 1))
     delay_s: float = 0.0
+    signatures: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: _Figures) -> None:
         """Adds another trunk's figures."""
         self.calls.update(other.calls)
         self.delays = [one + more for one, more in zip(self.delays, other.delays, strict=True)]
         self.delay_s += other.delay_s
+        self.signatures.update(other.signatures)
 
 
 class TrunkFigures(Collector):
@@ -80,6 +82,10 @@ class TrunkFigures(Collector):
         """Counts a call that went on over another trunk; `status` 408: nobody answered."""
         code = NO_RESPONSE if status == 408 else _label(status)
         self._of(trunk_id).calls[Direction.OUTBOUND.value, code] += 1
+
+    def signed(self, trunk_id: str, *, succeeded: bool) -> None:
+        """Counts an INVITE that a signing service was to sign."""
+        self._of(trunk_id).signatures["signed" if succeeded else "unsigned"] += 1
 
     @contextmanager
     def placing(self, trunk_id: str) -> Iterator[None]:
@@ -112,7 +118,18 @@ class TrunkFigures(Collector):
                 calls.add_metric((trunk, direction, code), count)
             buckets = list(zip(bounds, accumulate(figures.delays), strict=True))
             delays.add_metric((trunk,), buckets, figures.delay_s)
-        yield from (calls, delays)
+        yield from (calls, delays, self._signatures(trunks))
+
+    def _signatures(self, trunks: Mapping[str, bool | None]) -> CounterMetricFamily:
+        family = CounterMetricFamily(
+            "mediaserver_trunk_signatures",
+            "INVITEs of trunks with a signing service, signed or not",
+            labels=("trunk", "result"),
+        )
+        for trunk, figures in self._shown(trunks).items():
+            for result, count in sorted(figures.signatures.items()):
+                family.add_metric((trunk, result), count)
+        return family
 
     def _registrations(self, trunks: Mapping[str, bool | None]) -> GaugeMetricFamily:
         family = GaugeMetricFamily(

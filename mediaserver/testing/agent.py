@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import pytest
-
+from mediaserver.testing.fixtures import test_unknown_options_are_refused  # noqa: F401
 from pipeline.agent import (
     AgentAct,
     AgentContext,
@@ -65,14 +64,6 @@ async def _close(answer: AsyncIterator[AgentAct]) -> None:
 
 def _ended(acts: Sequence[AgentAct]) -> bool:
     return any(isinstance(act, HangUp | Transfer) for act in acts)
-
-
-def test_unknown_options_are_refused(
-    make_engine: Callable[..., Any], engine_options: Mapping[str, Any]
-) -> None:
-    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
-    with pytest.raises(ValueError, match="no_such_option"):
-        make_engine({**engine_options, "no_such_option": 1})
 
 
 def test_a_caller_is_spoken_to(in_engine: InEngine, engine_says: str, engine_language: str) -> None:

@@ -1,4 +1,4 @@
-"""The fixtures of the conformance suites."""
+"""The fixtures of the conformance suites, and what every engine must do."""
 
 from __future__ import annotations
 
@@ -82,3 +82,11 @@ async def spoken(text: str, language: str, rate_hz: int) -> Pcm:
     finally:
         await voice.close()
     return resample(samples, voice.rate_hz, rate_hz)
+
+
+def test_unknown_options_are_refused(
+    make_engine: Callable[..., Any], engine_options: Mapping[str, Any]
+) -> None:
+    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
+    with pytest.raises(ValueError, match="no_such_option"):
+        make_engine({**engine_options, "no_such_option": 1})

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mediaserver.testing.fixtures import spoken
+from mediaserver.testing.fixtures import spoken, test_unknown_options_are_refused  # noqa: F401
 from pipeline.endpointing.detector import DEADLINE_S
 from pipeline.endpointing.policy import EVIDENCE_S, TurnEvidence
 from pipeline.speech import Expected
@@ -64,12 +64,6 @@ def _p(scorer: Any, evidence: TurnEvidence) -> float:
     assert math.isfinite(value)
     assert 0.0 <= value <= 1.0
     return float(value)
-
-
-def test_unknown_options_are_refused(make_engine: Make, engine_options: Mapping[str, Any]) -> None:
-    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
-    with pytest.raises(ValueError, match="no_such_option"):
-        make_engine({**engine_options, "no_such_option": 1})
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 16000, 48000])

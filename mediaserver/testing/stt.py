@@ -5,13 +5,13 @@ Run by its author: `pytest --pyargs mediaserver.testing.stt --engine my:Engine -
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mediaserver.testing.fixtures import spoken
+from mediaserver.testing.fixtures import spoken, test_unknown_options_are_refused  # noqa: F401
 from pipeline.audio import Pcm
 from pipeline.speech import Expected, Hypothesis, Listening
 from pipeline.text.fold import plain_words
@@ -36,14 +36,6 @@ def _check(heard: Hypothesis) -> None:
     assert 0.0 <= heard.confidence <= 1.0
     for word in heard.words:
         assert word.start_ms <= word.end_ms
-
-
-def test_unknown_options_are_refused(
-    make_engine: Callable[..., Any], engine_options: Mapping[str, Any]
-) -> None:
-    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
-    with pytest.raises(ValueError, match="no_such_option"):
-        make_engine({**engine_options, "no_such_option": 1})
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 16000, 48000])

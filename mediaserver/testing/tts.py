@@ -5,12 +5,12 @@ Run by its author: `pytest --pyargs mediaserver.testing.tts --engine my:Voice --
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
+from mediaserver.testing.fixtures import test_unknown_options_are_refused  # noqa: F401
 from pipeline.audio.levels import is_audible
 from pipeline.engines.aio import closing
 from pipeline.engines.guard import longest_s
@@ -23,14 +23,6 @@ TEXT = "One two three four five."
 
 async def _said(engine: Any, text: str, language: str) -> list[SpeechChunk]:
     return [chunk async for chunk in engine.speak(text, language=language)]
-
-
-def test_unknown_options_are_refused(
-    make_engine: Callable[..., Any], engine_options: Mapping[str, Any]
-) -> None:
-    """A misspelt key must not pass in silence: `from_settings` raises ValueError (`SettingsRefused`)."""
-    with pytest.raises(ValueError, match="no_such_option"):
-        make_engine({**engine_options, "no_such_option": 1})
 
 
 def test_a_text_becomes_audible_chunks(in_engine: InEngine, engine_language: str) -> None:

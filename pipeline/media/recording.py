@@ -51,6 +51,9 @@ MAX_WAITING: Final = 3000
 CLOSE_S: Final = 15.0
 """Longest wait for the disk at the end of a call or of the server, in seconds."""
 
+GATHER_S: Final = 0.1
+"""Time for which the thread lets blocks gather: to wake it for each takes longer than to write it."""
+
 RESUME_S: Final = 2.0
 """Longest wait of `RecordingWriter.resume` for the existing file, in seconds."""
 
@@ -260,6 +263,7 @@ class RecordingWriter:
         self._skipped: dict[Recording, int] = {}
         self._under_way: dict[Path, asyncio.Future[Path]] = {}
         self._files: dict[Recording, _WavFile] = {}  # the thread's
+        self._awaited = threading.Event()  # a file is to be opened or closed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -297,12 +301,14 @@ class RecordingWriter:
         self._under_way[recording.path] = recording.done
         recording.done.add_done_callback(lambda done: self._under_way.pop(recording.path, None))
         self._queue.put((recording, file, False))
+        self._awaited.set()
 
     async def close(self) -> None:
         """Ends the thread once all queued audio is written; waits `CLOSE_S` for the disk at most."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
+            self._awaited.set()
             await asyncio.to_thread(thread.join, CLOSE_S)
             if thread.is_alive():
                 log.error("recordings are not written to their end: the disk does not answer")
@@ -325,6 +331,7 @@ class RecordingWriter:
         for block in before:
             self._send(recording, block, last=False)
         self._send(recording, last, last=True)
+        self._awaited.set()
 
     def _send_skipped(self, recording: Recording) -> None:
         skipped = self._skipped.pop(recording, 0)
@@ -343,14 +350,20 @@ class RecordingWriter:
             if isinstance(block, _WavFile):
                 self._files[recording] = block
                 block.open()
-                continue
-            file = self._files[recording]
-            file.append(block)
-            self._taken += 1
-            if last:
-                file.close()
-                del self._files[recording]
-                self._tell(recording, file.failure())
+            else:
+                self._append(recording, block, last=last)
+            if self._queue.empty():
+                self._awaited.wait(GATHER_S)
+                self._awaited.clear()
+
+    def _append(self, recording: Recording, block: Block | int, *, last: bool) -> None:
+        file = self._files[recording]
+        file.append(block)
+        self._taken += 1
+        if last:
+            file.close()
+            del self._files[recording]
+            self._tell(recording, file.failure())
 
     def _tell(self, recording: Recording, error: RecordingError | None) -> None:
         if self._loop is None or self._loop.is_closed():

@@ -7,6 +7,7 @@ nanoseconds of the monotonic clock, media time is samples, everything in `LINE` 
 from __future__ import annotations
 
 import mmap
+import sys
 from enum import IntEnum, IntFlag
 from typing import Any, Final
 
@@ -301,9 +302,14 @@ SHARED: Final = np.dtype(
 """Of one plane: what it tells Python, and room that its thread writes over."""
 
 
+_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""Linux counts the memory when a page becomes real: rows beyond RAM would keep the process from forking.
+Python names the flag from 3.13 on; it is 0x4000 on x86-64 and ARM64 (`asm-generic/mman.h`)."""
+
+
 def rows(count: int) -> npt.NDArray[Any]:
     """Memory for `count` streams. A page is real once a stream has touched it."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
     memory = mmap.mmap(-1, count * LINE.itemsize, flags=flags)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)

@@ -51,7 +51,10 @@ OPEN_FRAMES: Final = 5
 
 _NS: Final = 1e9
 _JUDGED, _ECHO, _MASKED = int(Note.JUDGED), int(Note.ECHO), int(Note.MASKED)  # `&` of an `IntFlag` is slow
+_VOICED: Final = int(Note.VOICED)
 _LOOKED_AT: Final = STIRRING | _JUDGED
+_SPEECH: Final = int(Note.ACTIVE) | _JUDGED
+_BESIDE_SPEECH: Final = _SPEECH | _ECHO | _MASKED
 
 
 class Sound(Enum):
@@ -70,6 +73,24 @@ def _silent_until(told: Sequence[Told], first: int) -> int:
     return first
 
 
+def _speech_until(told: Sequence[Told], first: int, foreground: Foreground, *, over_agent: bool) -> int:
+    """Where the caller's loud voice that goes on at frame `first` ends, told to `foreground`; `first`: there
+    is none."""
+    while first < len(told):
+        _, _, made_up, note, level_dbov = told[first]
+        level = level_dbov if note & _VOICED else None
+        if made_up or note & _BESIDE_SPEECH != _SPEECH or (level or 0.0) < foreground.loud_dbov:
+            break
+        foreground.is_behind(level, over_agent=over_agent)
+        first += 1
+    return first
+
+
+def _clean(heard: Hypothesis) -> Hypothesis:
+    words = tuple(replace(word, text=clean_text(word.text)) for word in heard.words)
+    return replace(heard, text=clean_text(heard.text), words=words)
+
+
 class _Own:
     """The agent's echo lately: `frames` of it, at most `OWN_FRAMES`."""
 
@@ -77,6 +98,11 @@ class _Own:
 
     def __init__(self) -> None:
         self.frames = 0
+
+    def pass_over(self, told: Sequence[Told]) -> None:
+        """Takes frames without a voice."""
+        for _, _, _, note, _ in told:
+            self.frames = min(self.frames + 1, OWN_FRAMES) if note & _ECHO else 0
 
     def is_callers(self, verdict: VadFrame, *, echo: bool) -> bool:
         """Whether the voice is the caller's: neither during an echo of the agent nor in the three voiced
@@ -96,13 +122,13 @@ class AudioInput:
 
     `rate_hz`: of all frames. `sustained_ms`: length of a voice from which frames give `Sound.SUSTAINED`.
     `kept_ms`: length of the audio that `recent` gives, at least `PREROLL_MS`. `vad`: makes the voice
-    detector. `line`: that which detects the voice itself. `alert`: each frame of a voice is wanted at once;
-    otherwise the ends of a voice and what may be background, the rest later."""
+    detector. `line`: that which detects the voice itself. `active`: the caller speaks. `alert`: each frame of
+    a voice is wanted at once; otherwise the ends of a voice and what may be background, the rest later."""
 
     __slots__ = (
-        "_active", "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs",
-        "_n", "_own", "_run", "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad",
-        "_voiced_end", "_wanted", "alert", "language", "line", "over_agent", "rate_hz", "voiced_samples",
+        "_foreground", "_heard_from", "_idle", "_kept", "_masked_until", "_murmurs", "_n", "_own", "_run",
+        "_started_at", "_stt", "_sustained", "_tones", "_utterance_voiced", "_vad", "_voiced_end", "_wanted",
+        "active", "alert", "language", "line", "over_agent", "rate_hz", "voiced_samples",
     )  # fmt: skip
 
     def __init__(
@@ -115,28 +141,22 @@ class AudioInput:
         kept_ms: int = PREROLL_MS,
         vad: MakeVoiceDetector = EnergyVad,
     ) -> None:
-        self.rate_hz = rate_hz
-        self.language = language
-        self.over_agent = False  # the agent speaks
-        self.voiced_samples = 0  # in the whole call
-        self._stt = stt
-        self._n = frame_samples(rate_hz)
+        self.rate_hz, self.language = rate_hz, language
+        self.over_agent, self.voiced_samples = False, 0  # the agent speaks; in the whole call
+        self._stt, self._n = stt, frame_samples(rate_hz)
         self._vad = vad(rate_hz, VAD)
-        self._kept = KeptAudio(rate_hz, kept_ms // FRAME_MS)
-        self._own = _Own()
+        self._kept, self._own = KeptAudio(rate_hz, kept_ms // FRAME_MS), _Own()
         self._murmurs = 0  # frames of background since the last `Sound.MURMURED`
         self.line: Attention = NO_LINE
         self._idle = IDLE_FRAMES
         self._wanted: tuple[int, float] | None = None  # of the line
-        self._active, self.alert = False, True
+        self.active, self.alert = False, True
         self._voiced_end = 0  # position after the last voiced frame
         self._started_at = 0  # position of the utterance's first voice
         self._heard_from = 0  # position of the first sample the recogniser got
-        self._run = 0  # voiced samples since the voice began
         self._sustained = rate_hz * sustained_ms // 1000
-        self._utterance_voiced = 0
-        self._masked_until = 0
-        self._tones = DtmfDetector(rate_hz)
+        self._run = self._utterance_voiced = 0  # voiced samples since the voice began, and before
+        self._masked_until, self._tones = 0, DtmfDetector(rate_hz)
         self._foreground = Foreground()
 
     def hear_by(self, line: Attention, *, idle_frames: int = IDLE_FRAMES) -> None:
@@ -169,18 +189,15 @@ class AudioInput:
         time of its frame. Frames before the line began to look are left out."""
         first = 0
         while first < len(told):
-            last = first if self._active else _silent_until(told, first)
+            last = self._alike_until(told, first)
             if last > first:
-                self._pass_over(frames[first:last], told[first:last])
-                first = last
-                continue
-            position, arrived_ns, made_up, note, level_dbov = told[first]
-            now = arrived_ns / _NS
-            if note & _JUDGED:
-                sound = self._taken(frames[first], position, now, note, level_dbov, concealed=bool(made_up))
-                if sound is not None:
-                    heard(sound, now)
-            first += 1
+                sound, at_ns = self._take_alike(frames[first:last], told[first:last])
+            else:
+                last, at_ns = first + 1, told[first][1]
+                sound = self._taken(frames[first], told[first])
+            if sound is not None:
+                heard(sound, at_ns / _NS)
+            first = last
         self.attend()
 
     def attend(self) -> None:
@@ -191,24 +208,42 @@ class AudioInput:
             self._wanted = wanted
             self.line.attend(*wanted)
 
-    def _taken(
-        self, frame: Pcm, position: int, now: float, note: int, level_dbov: float, *, concealed: bool
-    ) -> Sound | None:
+    def _taken(self, frame: Pcm, told: Told) -> Sound | None:
+        position, arrived_ns, made_up, note, level_dbov = told
+        if not note & _JUDGED:
+            return None
         echo, verdict = bool(note & _ECHO), VERDICTS[note & 3]
-        self._kept.add(frame, position, now, echo=echo)
+        self._kept.add(frame, position, arrived_ns / _NS, echo=echo)
         if note & _MASKED or position < self._masked_until:
             self._skip_tone(frame)
             return None
         level = level_dbov if verdict.voiced else None
         behind = not echo and self._foreground.is_behind(level, over_agent=self.over_agent)
-        return self._judge(verdict, position, concealed=concealed, echo=echo, behind=behind)
+        return self._judge(verdict, position, concealed=bool(made_up), echo=echo, behind=behind)
 
-    def _pass_over(self, frames: Frames, told: Sequence[Told]) -> None:
-        """Takes silence, which changes nothing but the clock and what is kept."""
-        for _, _, _, note, _ in told:
-            self._own.frames = min(self._own.frames + 1, OWN_FRAMES) if note & _ECHO else 0
-        self._foreground.pass_over(sum(not note & _ECHO for _, _, _, note, _ in told))
+    def _alike_until(self, told: Sequence[Told], first: int) -> int:
+        """Where the silence ends that begins at frame `first`, or the voice of which nobody waits for each
+        frame; `first`: neither begins there."""
+        if not self.active:
+            return _silent_until(told, first)
+        if self.alert or self._own.frames or told[first][0] < self._masked_until:
+            return first
+        return _speech_until(told, first, self._foreground, over_agent=self.over_agent)
+
+    def _take_alike(self, frames: Frames, told: Sequence[Told]) -> tuple[Sound | None, int]:
+        """Takes frames that are alike, which change nothing but the clock, the length of the voice and what
+        is kept; the change that they brought, and when in nanoseconds."""
         self._kept.add_all(frames, told)
+        if not self.active:
+            self._own.pass_over(told)
+            self._foreground.pass_over(sum(not note & _ECHO for _, _, _, note, _ in told))
+            return None, 0
+        voiced = [each for each in told if each[3] & _VOICED]
+        missing = -(-(self._sustained - self._run - self._utterance_voiced) // self._n)
+        self._run += self._n * len(voiced)
+        self._voiced_end = voiced[-1][0] + self._n if voiced else self._voiced_end
+        lasting = voiced[max(0, missing - 1) :]
+        return (Sound.SUSTAINED, lasting[0][1]) if lasting else (None, 0)
 
     def _judge(
         self, verdict: VadFrame, position: int, *, concealed: bool, echo: bool, behind: bool
@@ -218,11 +253,11 @@ class AudioInput:
             echo = True
         active = self._own.is_callers(verdict, echo=echo) if echo or self._own.frames else verdict.active
         sound = None
-        if active is not self._active:
+        if active is not self.active:
             sound = self._start(position) if active else self._stop()
         if verdict.voiced and not concealed and not echo:
             self._voiced_end = self._kept.end
-            if sound is None and self._active:
+            if sound is None and self.active:
                 self._run += self._n
                 if self._run + self._utterance_voiced >= self._sustained:
                     return Sound.SUSTAINED
@@ -230,7 +265,7 @@ class AudioInput:
 
     def _murmur(self) -> Sound | None:
         self._murmurs = (self._murmurs + 1) % _MURMUR_FRAMES
-        return Sound.MURMURED if self._murmurs == 0 and not self._active else None
+        return Sound.MURMURED if self._murmurs == 0 and not self.active else None
 
     def _skip_tone(self, frame: Pcm) -> None:
         self._tones.push(frame)
@@ -242,14 +277,14 @@ class AudioInput:
         self.line.mask(until)
 
     def _start(self, position: int) -> Sound:
-        self._active = True
+        self.active = True
         self._run = 3 * self._n  # the frames that the voice detector took to decide
         if self._kept.listening is None:
             self._started_at = max(0, position - 2 * self._n)
         return Sound.STARTED
 
     def _stop(self) -> Sound:
-        self._active = False
+        self.active = False
         self.voiced_samples += self._run
         if self._kept.listening is not None:
             self._utterance_voiced += self._run
@@ -259,7 +294,7 @@ class AudioInput:
     def fall_silent(self) -> Sound | None:
         """Ends the voice under way when frames stop arriving. Returns None if there was no voice."""
         self.line.catch_up()
-        return self._stop() if self._active else None
+        return self._stop() if self.active else None
 
     def reject_as_noise(self, seconds: float) -> None:
         """Takes the last `seconds` of sound for noise: the voice is set to have ended before that sound, and
@@ -302,7 +337,7 @@ class AudioInput:
         self._kept.listening = listening
         self._heard_from = self._kept.end - len(frames) * self._n
         self._utterance_voiced = 0
-        if not self._active:
+        if not self.active:
             self._started_at = self._kept.end
 
     def close(self) -> None:
@@ -328,9 +363,7 @@ class AudioInput:
         self.line.catch_up()
         if self._kept.listening is None:
             return Hypothesis("")
-        heard = await self._kept.listening.result()
-        words = tuple(replace(word, text=clean_text(word.text)) for word in heard.words)
-        return replace(heard, text=clean_text(heard.text), words=words)
+        return _clean(await self._kept.listening.result())
 
     def recent(self) -> Pcm:
         """The far end's last `kept_ms`, int16 at `rate_hz`, with silence for the agent's echo."""
@@ -350,13 +383,6 @@ class AudioInput:
         """Milliseconds since the last voiced sample, on the media clock."""
         self.line.catch_up()
         return (self._kept.end - self._voiced_end) * 1000 // self.rate_hz
-
-    # State ----------------------------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether the caller is speaking."""
-        return self._active
 
     @property
     def last_frame_at(self) -> float:
@@ -379,7 +405,7 @@ class AudioInput:
         """Whether the last frame was voiced while the voice detector has not decided on a beginning of
         speech."""
         self.line.catch_up()
-        return not self._active and self._voiced_end == self._kept.end
+        return not self.active and self._voiced_end == self._kept.end
 
     def silent_since(self) -> float:
         """Loop time of the last voiced sample, free of network jitter."""

@@ -104,9 +104,10 @@ _ANYWHERE: Final[_Row] = {
 
 
 def _under_way(state: State) -> _Row:
-    """Cells of each state with a reply under way: the reply may fail or end the call."""
+    """Cells of each state with a reply under way, which may fail or end the call."""
     silent = state in (S.OPENING, S.PRESUMING, S.WAITING, S.REPLYING)
     return {
+        **_ANYWHERE,
         I.TURN_FAILED: (S.REPLYING if silent else S.SPEAKING, prompting.ask_again),
         ReplyFailed: (S.CLOSING, closing.apologise),
         CallConcluded: (S.CLOSING, closing.conclude),
@@ -122,10 +123,16 @@ _OVERRIDDEN: Final[_Row] = {
     TextWritten: (S.REPLYING, utterance.interrupt_by_text),
 }
 
+
+def _interruptible(state: State) -> _Row:
+    return {**_under_way(state), **_OVERRIDDEN}
+
+
+_VOICES: Final = (SpeechStarted, SpeechContinued, BargedIn)
+
 TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = MappingProxyType(
     {
         S.OPENING: {
-            **_ANYWHERE,
             **_under_way(S.OPENING),
             **_nothing(
                 S.OPENING, SpeechStarted, SpeechStopped, SpeechContinued, BargedIn, KeyPressed, TextWritten,
@@ -154,8 +161,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
         S.HEARING: {
             **_ANYWHERE,
             **_nothing(S.HEARING, SpeechStarted, SpeechContinued, BargedIn),
-            FinalTranscript: (S.HEARING, noise.follow_words),
-            PartialTranscript: (S.HEARING, noise.follow_words),
+            **dict.fromkeys((FinalTranscript, PartialTranscript), (S.HEARING, noise.follow_words)),
             SpeechStopped: (S.ENDPOINTING, utterance.pause),
             KeyPressed: (S.KEYING, gather.first_key),
             TextWritten: (S.REPLYING, utterance.take_text),
@@ -180,53 +186,40 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.KEYS_RESUMED: (S.KEYING, gather.key_on),
         },
         S.PRESUMING: {
-            **_ANYWHERE,
-            **_under_way(S.PRESUMING),
-            **_OVERRIDDEN,
+            **_interruptible(S.PRESUMING),
             **_nothing(
                 S.PRESUMING, SpeechStopped, PartialTranscript, WaitBegan, SpeechReady, SpeechRanOut,
             ),
             FinalTranscript: (S.PRESUMING, speculation.check_guess),
             I.TURN_CHANGED: (S.ENDPOINTING, speculation.revise),
             I.WORDS_OVERDUE: (S.REPLYING, speculation.confirm_turn),
-            SpeechStarted: (S.HEARING, utterance.retract),
-            SpeechContinued: (S.HEARING, utterance.retract),
-            BargedIn: (S.HEARING, utterance.retract),
+            **dict.fromkeys(_VOICES, (S.HEARING, utterance.retract)),
             ReplyHeard: (S.LISTENING, prompting.listen),
             I.TURN_TAKEN: (S.REPLYING, speculation.confirm_turn),
         },
         S.WAITING: {
-            **_ANYWHERE,
-            **_under_way(S.WAITING),
-            **_OVERRIDDEN,
+            **_interruptible(S.WAITING),
             **_nothing(
                 S.WAITING, SpeechStarted, SpeechStopped, FinalTranscript, PartialTranscript, SpeechRanOut
             ),
-            SpeechContinued: (S.HEARING, utterance.interrupt),
-            BargedIn: (S.HEARING, utterance.interrupt),
+            **dict.fromkeys((SpeechContinued, BargedIn), (S.HEARING, utterance.interrupt)),
             WaitBegan: (S.WAITING, prompting.wait),
             SpeechReady: (S.SPEAKING, prompting.speak),
             ReplyHeard: (S.LISTENING, prompting.listen),
             I.WAIT_OVER: (S.REPLYING, prompting.watch_on),
         },
         S.REPLYING: {
-            **_ANYWHERE,
-            **_under_way(S.REPLYING),
+            **_interruptible(S.REPLYING),
             WaitBegan: (S.WAITING, prompting.wait),
             **_nothing(S.REPLYING, SpeechStopped, FinalTranscript, PartialTranscript, SpeechRanOut),
-            SpeechStarted: (S.HALTED, overlap.halt),
-            SpeechContinued: (S.HALTED, overlap.halt),
-            BargedIn: (S.HALTED, overlap.halt),
-            **_OVERRIDDEN,
+            **dict.fromkeys(_VOICES, (S.HALTED, overlap.halt)),
             SpeechReady: (S.SPEAKING, prompting.speak),
             ReplyHeard: (S.LISTENING, prompting.listen),
             I.DEAD_AIR_NOTED: (S.REPLYING, prompting.fill),
             I.DEAD_AIR_REPEATED: (S.CLOSING, closing.apologise),
         },
         S.SPEAKING: {
-            **_ANYWHERE,
-            **_under_way(S.SPEAKING),
-            **_OVERRIDDEN,
+            **_interruptible(S.SPEAKING),
             **_nothing(S.SPEAKING, SpeechStopped, FinalTranscript, PartialTranscript, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, prompting.ignore),
             SpeechContinued: (S.DUCKED, overlap.duck),
@@ -235,9 +228,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             ReplyHeard: (S.LISTENING, prompting.listen),
         },
         S.OVERLAPPING: {
-            **_ANYWHERE,
-            **_under_way(S.OVERLAPPING),
-            **_OVERRIDDEN,
+            **_interruptible(S.OVERLAPPING),
             **_nothing(
                 S.OVERLAPPING, SpeechStarted, FinalTranscript, PartialTranscript, SpeechReady, WaitBegan
             ),
@@ -251,13 +242,10 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.FAREWELL_HEARD: (S.HALTED, overlap.halt),
         },
         S.OVERLAPPED: {
-            **_ANYWHERE,
-            **_under_way(S.OVERLAPPED),
-            **_OVERRIDDEN,
+            **_interruptible(S.OVERLAPPED),
             **_nothing(S.OVERLAPPED, SpeechStopped, PartialTranscript, SpeechReady, WaitBegan),
             SpeechStarted: (S.OVERLAPPING, prompting.ignore),
-            SpeechContinued: (S.DUCKED, overlap.duck),
-            BargedIn: (S.DUCKED, overlap.duck),
+            **dict.fromkeys((SpeechContinued, BargedIn), (S.DUCKED, overlap.duck)),
             FinalTranscript: (S.OVERLAPPED, overlap.judge_all_words),
             SpeechRanOut: (S.REPLYING, prompting.forget_and_watch),
             ReplyHeard: (S.ENDPOINTING, utterance.speculate),
@@ -267,9 +255,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.OVERLAP_FORGOTTEN: (S.SPEAKING, overlap.forget),
         },
         S.DUCKED: {
-            **_ANYWHERE,
-            **_under_way(S.DUCKED),
-            **_OVERRIDDEN,
+            **_interruptible(S.DUCKED),
             **_nothing(S.DUCKED, SpeechStarted, SpeechContinued, SpeechReady, WaitBegan),
             SpeechStopped: (S.JUDGING, overlap.judge_pause),
             PartialTranscript: (S.DUCKED, overlap.judge_partial),
@@ -285,13 +271,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.NOISE_HEARD: (S.SPEAKING, noise.forget_noise),
         },
         S.JUDGING: {
-            **_ANYWHERE,
-            **_under_way(S.JUDGING),
-            **_OVERRIDDEN,
+            **_interruptible(S.JUDGING),
             **_nothing(S.JUDGING, SpeechStopped, SpeechReady, WaitBegan),
-            SpeechStarted: (S.DUCKED, overlap.request_partial),
-            SpeechContinued: (S.DUCKED, overlap.request_partial),
-            BargedIn: (S.DUCKED, overlap.request_partial),
+            **dict.fromkeys(_VOICES, (S.DUCKED, overlap.request_partial)),
             FinalTranscript: (S.JUDGING, overlap.judge_all_words),
             SpeechRanOut: (S.REPLYING, prompting.forget_and_watch),
             ReplyHeard: (S.ENDPOINTING, utterance.speculate),
@@ -304,9 +286,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.WORDS_OVERDUE: (S.OVERLAPPED, overlap.await_overlap_end),
         },
         S.HALTED: {
-            **_ANYWHERE,
-            **_under_way(S.HALTED),
-            **_OVERRIDDEN,
+            **_interruptible(S.HALTED),
             **_nothing(
                 S.HALTED, SpeechStarted, SpeechContinued, BargedIn, PartialTranscript, SpeechReady,
                 SpeechRanOut,
@@ -323,13 +303,9 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             I.NOISE_HEARD: (S.OVERLAPPED, noise.resume_after_noise),
         },
         S.DOUBTING: {
-            **_ANYWHERE,
-            **_under_way(S.DOUBTING),
-            **_OVERRIDDEN,
+            **_interruptible(S.DOUBTING),
             **_nothing(S.DOUBTING, SpeechStopped, SpeechReady, SpeechRanOut, WaitBegan),
-            SpeechStarted: (S.HALTED, overlap.request_partial),
-            SpeechContinued: (S.HALTED, overlap.request_partial),
-            BargedIn: (S.HALTED, overlap.request_partial),
+            **dict.fromkeys(_VOICES, (S.HALTED, overlap.request_partial)),
             FinalTranscript: (S.DOUBTING, overlap.judge_all_words_halted),
             PartialTranscript: (S.DOUBTING, overlap.judge_partial_halted),
             ReplyHeard: (S.ENDPOINTING, utterance.speculate),
@@ -352,7 +328,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Kind, tuple[State, Effect]]]] = Mappin
             TextWritten: (S.REPLYING, utterance.interrupt_by_text),
             KeyPressed: (S.KEYING, gather.interrupt_by_key),
             **_nothing(S.LEAVING, SpeechStopped, PartialTranscript, I.FAREWELL_HEARD),
-            **dict.fromkeys((SpeechStarted, SpeechContinued, BargedIn), (S.HALTED, overlap.halt)),
+            **dict.fromkeys(_VOICES, (S.HALTED, overlap.halt)),
             FinalTranscript: (S.LEAVING, overlap.judge_all_words),
             I.INTERRUPTED: (S.ENDPOINTING, utterance.interrupt_with_words),
             I.SPARED: (S.LEAVING, closing.await_words),

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sip.dialog.dialog import Dialog, DialogUser
+from sip.dialog.events import MediaAgreed
 from sip.dialog.session_timer import delta_seconds
 from sip.dialog.usage import InviteUsage
+from sip.errors import RemoteError
 from sip.message.body import session_description
 from sip.message.message import Request, Response
-from sip.sdp.media_plan import MediaPlan
 from sip.transaction.hop import Hop
 from sip.transaction.transaction import ClientTransaction
 
@@ -78,16 +79,25 @@ class Forks:
         self._usage.send_and_forget(fork.dialog, prack, now)
         return True
 
-    def early_answer(self, response: Response, *, reliable: bool) -> MediaPlan | None:
-        """Returns the media that the SDP answer of a provisional response agrees on. In a reliable response
-        it is the final answer of that fork (RFC 3262 section 5): no other follows. Raises `RemoteError`."""
-        self.turn_to(response)
-        body = session_description(response)
-        if not reliable:
-            return self._usage.negotiation.preview(body)
-        plan = self._usage.negotiation.settle(body)
-        self._settled_with = response.to.tag
-        return plan
+    def early_media(self, response: Response) -> bool:
+        """Whether a provisional response has a valid SDP answer, which is taken. In a reliable response it is
+        the final answer of that fork (RFC 3262 section 5): no other follows, and one that cannot be used
+        raises `RemoteError`."""
+        usage, reliable = self._usage, "100rel" in response.require
+        try:
+            if not (body := session_description(response)):
+                return False
+            self.turn_to(response)
+            plan = usage.negotiation.settle(body) if reliable else usage.negotiation.preview(body)
+        except RemoteError:
+            if reliable:
+                raise
+            return False
+        if reliable:
+            self._settled_with = response.to.tag
+        if plan is not None:
+            usage.core.emit(MediaAgreed(usage.dialog_set, plan))
+        return True
 
     def turn_to(self, response: Response) -> None:
         """Reopens the offer where another fork answers it: every fork answers the one offer, and the last

@@ -231,22 +231,12 @@ class OutgoingInvite(Invite):
         reliable = "100rel" in response.require
         if reliable and not self._forks.acknowledge_provisional(fork, response, now):
             return
-        early_media = self._early_media(response, now, reliable=reliable)
-        self.usage.core.emit(InviteProgressed(self.usage.dialog_set, response.status, early_media))
-
-    def _early_media(self, response: Response, now: float, *, reliable: bool) -> bool:
-        """Whether a provisional response has a valid SDP answer, which is taken."""
         try:
-            if not session_description(response):
-                return False
-            plan = self._forks.early_answer(response, reliable=reliable)
+            early_media = self._forks.early_media(response)
         except RemoteError as error:
-            if reliable:
-                self._unusable(error, now)
-            return False
-        if plan is not None:
-            self.usage.core.emit(MediaAgreed(self.usage.dialog_set, plan))
-        return True
+            self._unusable(error, now)
+            early_media = False
+        self.usage.core.emit(InviteProgressed(self.usage.dialog_set, response.status, early_media))
 
     def _refused(self, response: Response, now: float) -> None:
         if self.usage.state is not InviteState.INVITING:

@@ -36,17 +36,7 @@ class IncomingInvite(Invite):
         peer = transaction.source.host
         super().__init__(InviteUsage(core, settings, dialog_set, outgoing=False, peer=peer))
         self.transaction = transaction
-        self.usage.dialog = dialog = Dialog.as_called(
-            request,
-            local_tag=dialog_set.local_tag,
-            contact=core.contact(
-                replace(transaction.source, egress=self.usage.egress),
-                request.uri.number,
-                secure=_asks_for_sips(request),
-            ),
-            source=transaction.source,
-            egress=self.usage.egress,
-        )
+        self.usage.dialog = dialog = called_dialog(self.usage, transaction)
         self.usage.meet(request)
         self.late_offer = False
         self._answer = b""
@@ -76,7 +66,7 @@ class IncomingInvite(Invite):
             self._answer = negotiation.respond(offer) if offer else b""
         except RemoteError as error:
             refuse_body(self.usage, self.transaction, error, now)
-            self.usage.finish(_cause_of_offer(error), error.code, "local", now)
+            self.usage.finish(cause_of_offer(error), error.code, "local", now)
             return False
         if minimum_s is not None:
             self._respond(422, now, headers=(("Min-SE", str(minimum_s)),))
@@ -245,7 +235,17 @@ def _asks_for_sips(request: Request) -> bool:
     return "sips" in (request.uri.scheme, *(each.uri.scheme for each in places))
 
 
-def _cause_of_offer(error: RemoteError) -> HangupCause:
+def called_dialog(usage: InviteUsage, transaction: ServerTransaction) -> Dialog:
+    """Returns the dialog of the call that the far end places with the INVITE of `transaction`."""
+    request, source, egress = transaction.request, transaction.source, usage.egress
+    contact = usage.core.contact(
+        replace(source, egress=egress), request.uri.number, secure=_asks_for_sips(request)
+    )
+    tag = usage.dialog_set.local_tag
+    return Dialog.as_called(request, local_tag=tag, contact=contact, source=source, egress=egress)
+
+
+def cause_of_offer(error: RemoteError) -> HangupCause:
     """Returns the hangup cause of a call whose offer cannot be answered."""
     if isinstance(error, MediaRefused):
         return HangupCause.ADDRESS_REFUSED

@@ -143,24 +143,13 @@ class Dialling:
             self.cancel(now)
         elif response.status > 100 and response.to.tag and self._sent is not None and self._by is not None:
             self._forks.progressed(response, self._sent, self._by)
-            early_media = self._early_media(response, now)
+            try:
+                early_media = self._forks.early_media(response)
+            except RemoteError as error:
+                self._unusable(error, now)
+                early_media = False
             self._usage.core.emit(InviteProgressed(self._usage.dialog_set, response.status, early_media))
             self._pass_on(response)
-
-    def _early_media(self, response: Response, now: float) -> bool:
-        """Whether a provisional response has a valid SDP answer, which is taken."""
-        reliable = "100rel" in response.require
-        try:
-            if not session_description(response):
-                return False
-            plan = self._forks.early_answer(response, reliable=reliable)
-        except RemoteError as error:
-            if reliable:
-                self._unusable(error, now)
-            return False
-        if plan is not None:
-            self._usage.core.emit(MediaAgreed(self._usage.dialog_set, plan))
-        return True
 
     def _answered(self, response: Response, now: float) -> None:
         usage, sent = self._usage, self._sent

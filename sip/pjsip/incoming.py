@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
-from sip.dialog.dialog import Dialog, DialogSetId
+from sip.dialog.dialog import DialogSetId
 from sip.dialog.events import InviteAnswered, InviteProgressed
 from sip.dialog.in_dialog import refuse_body
 from sip.dialog.ua_core import Core
-from sip.dialog.uas import DECIDE_S
+from sip.dialog.uas import DECIDE_S, called_dialog, cause_of_offer
 from sip.dialog.usage import InviteSettings, InviteState, InviteUsage
 from sip.errors import LocalError, RemoteError
 from sip.message.body import session_description
@@ -21,7 +20,7 @@ from sip.pjsip.processes import Processes
 from sip.pjsip.slot import Served
 from sip.reason import Q850, reasons_of
 from sip.sdp.negotiation import Capabilities
-from sip.states import HangupCause, cause_of, cause_of_answer
+from sip.states import HangupCause, cause_of
 from sip.transaction.transaction import ServerTransaction
 
 RETRY_AFTER_S = 2
@@ -38,7 +37,7 @@ class IncomingPjsipInvite(PjsipInvite):
         usage = InviteUsage(core, settings, dialog_set, outgoing=False, peer=transaction.source.host)
         super().__init__(usage, processes)
         self.transaction = transaction
-        usage.dialog = dialog = _dialog(usage, transaction)
+        usage.dialog = dialog = called_dialog(usage, transaction)
         usage.meet(request)
         self._why: HangupCause | None = None  # refused by this side
         self._arrived, self._retry_after_s = False, 0
@@ -55,8 +54,7 @@ class IncomingPjsipInvite(PjsipInvite):
             body = negotiation.respond(offer) if offer else b""
         except RemoteError as error:
             refuse_body(usage, self.transaction, error, now)
-            cause = cause_of_answer(error) if error.code == 488 else cause_of(error.code)
-            usage.finish(cause, error.code, "local", now)
+            usage.finish(cause_of_offer(error), error.code, "local", now)
             return False
         try:
             self._slot.board(self)
@@ -173,13 +171,6 @@ class IncomingPjsipInvite(PjsipInvite):
         tag, headers = self.usage.dialog_set.local_tag, _explained(why, self._retry_after_s)
         self.usage.core.reply(self.transaction, status, now, headers=headers, to_tag=tag)
         self.usage.finish(why, status, "local", now)
-
-
-def _dialog(usage: InviteUsage, transaction: ServerTransaction) -> Dialog:
-    request, source, egress = transaction.request, transaction.source, usage.egress
-    contact = usage.core.contact(replace(source, egress=egress), request.uri.number)
-    tag = usage.dialog_set.local_tag
-    return Dialog.as_called(request, local_tag=tag, contact=contact, source=source, egress=egress)
 
 
 def _explained(why: HangupCause | None, retry_after_s: int) -> tuple[tuple[str, str], ...]:

@@ -140,6 +140,7 @@ async def test_pjsip_is_called_held_and_heard(
         await peer.event("state", state="CONFIRMED")
         peer.do("hold", line=0)
         await until(lambda: call.held)
+        await peer.event("media", status=2)  # PJSUA_CALL_MEDIA_LOCAL_HOLD: our answer is there
         peer.do("resume", line=0)
         await until(lambda: not call.held)
         await call.hold()

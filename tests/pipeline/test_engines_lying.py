@@ -20,6 +20,8 @@ from tests.support.hostile.wild import wild_server
 from tests.support.speech.conversation import voice
 from tests.support.webrtc import web as site
 
+pytestmark = pytest.mark.virtual_clock
+
 HERE: Final = EgressPolicy(["127.0.0.0/8"])
 
 

@@ -15,6 +15,8 @@ from pipeline.net.egress import EgressPolicy, egress_policy
 from tests.support.hostile.wild import Piece, wild_server
 from tests.support.http.openai_server import openai_server
 
+pytestmark = pytest.mark.virtual_clock
+
 HERE = EgressPolicy(["127.0.0.0/8"])
 RATE_HZ = 24000
 PITCH_HZ = 400

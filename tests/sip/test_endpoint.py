@@ -193,42 +193,39 @@ async def test_two_hundred_invites_at_once_are_refused_with_retry_after_and_leav
         assert (stats.calls, stats.transactions, stats.dialogs, stats.rtp_ports_used) == (0, 0, 0, 0)
 
 
-async def test_draining_leaves_calls_alone() -> None:
-    async with phones() as world:
-        call, _ = await world.up()
-        world.theirs.drain()
-        refused = await world.trunk.call("2")
-        assert await asyncio.wait_for(refused.ended(), PATIENCE_S) is HangupCause.UNREACHABLE
-        assert (refused.status, refused.retry_after_s) == (503, 10)
-        await asyncio.wait_for(call.hold(), PATIENCE_S)
-        assert call.held
+async def test_draining_leaves_calls_alone(world: Phones) -> None:
+    call, _ = await world.up()
+    world.theirs.drain()
+    refused = await world.trunk.call("2")
+    assert await asyncio.wait_for(refused.ended(), PATIENCE_S) is HangupCause.UNREACHABLE
+    assert (refused.status, refused.retry_after_s) == (503, 10)
+    await asyncio.wait_for(call.hold(), PATIENCE_S)
+    assert call.held
 
 
-async def test_closing_hangs_up_on_everybody_and_ends_the_iteration() -> None:
-    async with phones() as world:
-        call, offered = await world.up()
-        ringing = await world.trunk.call("2")
-        waiting = await world.offered()
-        await waiting.ring()
-        await world.ours.close()
-        assert await call.ended() is HangupCause.SHUTDOWN
-        assert await ringing.ended() is HangupCause.SHUTDOWN
-        assert await asyncio.wait_for(offered.ended(), PATIENCE_S) is HangupCause.NORMAL
-        assert await asyncio.wait_for(waiting.ended(), PATIENCE_S) is HangupCause.CANCELLED
-        assert [each async for each in world.ours.incoming()] == []
-        await world.ours.close()
+async def test_closing_hangs_up_on_everybody_and_ends_the_iteration(world: Phones) -> None:
+    call, offered = await world.up()
+    ringing = await world.trunk.call("2")
+    waiting = await world.offered()
+    await waiting.ring()
+    await world.ours.close()
+    assert await call.ended() is HangupCause.SHUTDOWN
+    assert await ringing.ended() is HangupCause.SHUTDOWN
+    assert await asyncio.wait_for(offered.ended(), PATIENCE_S) is HangupCause.NORMAL
+    assert await asyncio.wait_for(waiting.ended(), PATIENCE_S) is HangupCause.CANCELLED
+    assert [each async for each in world.ours.incoming()] == []
+    await world.ours.close()
 
 
-async def test_closing_right_after_an_answer_waits_for_the_ack_and_says_bye() -> None:
-    async with phones() as world:
-        call = await world.trunk.call("1")
-        offered = await world.offered()
-        answering = asyncio.ensure_future(offered.answer())
-        await asyncio.sleep(0)
-        await world.theirs.close()
-        await asyncio.wait_for(answering, PATIENCE_S)
-        assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.NORMAL
-        assert await offered.ended() is HangupCause.SHUTDOWN
+async def test_closing_right_after_an_answer_waits_for_the_ack_and_says_bye(world: Phones) -> None:
+    call = await world.trunk.call("1")
+    offered = await world.offered()
+    answering = asyncio.ensure_future(offered.answer())
+    await asyncio.sleep(0)
+    await world.theirs.close()
+    await asyncio.wait_for(answering, PATIENCE_S)
+    assert await asyncio.wait_for(call.ended(), PATIENCE_S) is HangupCause.NORMAL
+    assert await offered.ended() is HangupCause.SHUTDOWN
 
 
 async def test_a_call_over_tls_checks_the_certificate(tmp_path: Path) -> None:
@@ -252,17 +249,16 @@ async def test_a_call_over_tls_checks_the_certificate(tmp_path: Path) -> None:
         assert await asyncio.wait_for(refused.ended(), PATIENCE_S) is HangupCause.UNREACHABLE
 
 
-async def test_a_call_that_ended_before_anybody_took_it_is_not_offered() -> None:
-    async with phones() as world:
-        call = await world.trunk.call("1")
-        async with asyncio.timeout(PATIENCE_S):
-            while not world.theirs.calls:
-                await asyncio.sleep(0.005)
-            await call.hang_up()
-            await call.ended()
-        second = await world.trunk.call("2")
-        assert (await world.offered()).local_number == "2"
-        await second.hang_up()
+async def test_a_call_that_ended_before_anybody_took_it_is_not_offered(world: Phones) -> None:
+    call = await world.trunk.call("1")
+    async with asyncio.timeout(PATIENCE_S):
+        while not world.theirs.calls:
+            await asyncio.sleep(0.005)
+        await call.hang_up()
+        await call.ended()
+    second = await world.trunk.call("2")
+    assert (await world.offered()).local_number == "2"
+    await second.hang_up()
 
 
 @asynccontextmanager
@@ -285,15 +281,17 @@ async def full(world: Phones, small: Endpoint) -> AsyncIterator[Call]:
     await third.hang_up()
 
 
-async def test_without_rtp_ports_a_call_is_refused_and_the_next_one_works() -> None:
+async def test_without_rtp_ports_a_call_is_refused_and_the_next_one_works(world: Phones) -> None:
     settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33000, 33001))
-    async with phones() as world, Endpoint(settings) as small, full(world, small) as refused:
+    async with Endpoint(settings) as small, full(world, small) as refused:
         assert refused.status == 503
 
 
-async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_one_works() -> None:
+async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_one_works(
+    world: Phones,
+) -> None:
     settings = EndpointSettings(udp="127.0.0.1:0", rtp_ports=(33002, 33099))
-    async with phones() as world, Endpoint(settings) as small:
+    async with Endpoint(settings) as small:
         small.media.planes.close()
         small.media.planes = Planes(asyncio.get_running_loop(), capacity=1 - SPARE)
         async with full(world, small) as refused:
@@ -303,8 +301,8 @@ async def test_without_a_row_of_the_media_plane_a_call_is_put_off_and_the_next_o
                 await back.call("4")
 
 
-async def test_registration_is_made_kept_and_taken_back() -> None:
-    async with phones() as world, bound(Registrar()) as carrier:
+async def test_registration_is_made_kept_and_taken_back(world: Phones) -> None:
+    async with bound(Registrar()) as carrier:
         uri = f"sip:127.0.0.1:{carrier.port};transport=udp"
         trunk = world.ours.add_trunk(TrunkSettings(id="reg", uri=uri, username="acme", register=True))
         await until(lambda: trunk.registered)
@@ -320,11 +318,10 @@ async def test_an_address_that_is_none_is_refused(bad: str) -> None:
         await Endpoint(EndpointSettings(udp=bad)).start()
 
 
-async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
-    async with phones() as world:
-        taken = f"127.0.0.1:{address(world.ours, 'tcp')[1]}"
-        with pytest.raises(OSError, match="in use"):
-            await Endpoint(EndpointSettings(udp="127.0.0.1:0", tcp=taken)).start()
+async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open(world: Phones) -> None:
+    taken = f"127.0.0.1:{address(world.ours, 'tcp')[1]}"
+    with pytest.raises(OSError, match="in use"):
+        await Endpoint(EndpointSettings(udp="127.0.0.1:0", tcp=taken)).start()
 
 
 def test_two_trunks_at_one_address_share_by_number() -> None:
@@ -383,22 +380,20 @@ def source_hop() -> Hop:
 
 
 @pytest.mark.virtual_clock
-async def test_fifty_calls_at_once_come_up_and_go_down() -> None:
-    async with phones() as world:
+async def test_fifty_calls_at_once_come_up_and_go_down(world: Phones) -> None:
+    async def answer_all() -> None:
+        async for call in world.theirs.incoming():
+            await call.answer()
 
-        async def answer_all() -> None:
-            async for call in world.theirs.incoming():
-                await call.answer()
-
-        answering = asyncio.ensure_future(answer_all())
-        calls = [await world.trunk.call(f"1{number}") for number in range(50)]
-        await asyncio.wait_for(asyncio.gather(*(call.answered() for call in calls)), PATIENCE_S)
-        assert len(world.theirs.calls) == 50
-        for call in calls:
-            await call.hang_up()
-        await until(lambda: not world.theirs.calls)
-        answering.cancel()
-        assert world.ours.stats.rtp_ports_used == world.theirs.stats.rtp_ports_used == 0
+    answering = asyncio.ensure_future(answer_all())
+    calls = [await world.trunk.call(f"1{number}") for number in range(50)]
+    await asyncio.wait_for(asyncio.gather(*(call.answered() for call in calls)), PATIENCE_S)
+    assert len(world.theirs.calls) == 50
+    for call in calls:
+        await call.hang_up()
+    await until(lambda: not world.theirs.calls)
+    answering.cancel()
+    assert world.ours.stats.rtp_ports_used == world.theirs.stats.rtp_ports_used == 0
 
 
 async def test_both_ends_of_a_call_to_ourselves_are_told_apart_by_more_than_the_call_id() -> None:

@@ -17,7 +17,7 @@ from sip.transaction.hop import Hop
 from sip.trunk import Trunk, TrunkUnavailable
 from sip.trunk_settings import TrunkSettings, User
 from tests.support.hostile.rogue import rogue
-from tests.support.sip.sip_phones import phones
+from tests.support.sip.sip_phones import Phones, phones
 from tests.support.waiting import until
 
 
@@ -68,14 +68,13 @@ def test_a_bad_network_and_a_taken_id_are_refused_and_nothing_stays() -> None:
         "é",
     ],
 )
-async def test_a_number_that_is_none_is_never_sent(number: str) -> None:
-    async with phones() as world:
-        with pytest.raises(LocalError):
-            await world.trunk.call(number)
-        with pytest.raises(LocalError):
-            await world.trunk.call("1", caller_id=number or "\r")
-        assert world.ours.stats.transmitted == 0
-        assert world.ours.stats.rtp_ports_used == 0
+async def test_a_number_that_is_none_is_never_sent(world: Phones, number: str) -> None:
+    with pytest.raises(LocalError):
+        await world.trunk.call(number)
+    with pytest.raises(LocalError):
+        await world.trunk.call("1", caller_id=number or "\r")
+    assert world.ours.stats.transmitted == 0
+    assert world.ours.stats.rtp_ports_used == 0
 
 
 @pytest.mark.parametrize(
@@ -98,47 +97,46 @@ async def test_a_number_that_is_none_is_never_sent(number: str) -> None:
         {"X-A": "\ud800"},
     ],
 )
-async def test_a_header_that_would_break_the_invite_is_never_sent(headers: dict[str, str]) -> None:
-    async with phones() as world:
-        with pytest.raises(LocalError):
-            await world.trunk.call("1", headers=headers)
-        assert world.ours.stats.transmitted == 0
+async def test_a_header_that_would_break_the_invite_is_never_sent(
+    world: Phones, headers: dict[str, str]
+) -> None:
+    with pytest.raises(LocalError):
+        await world.trunk.call("1", headers=headers)
+    assert world.ours.stats.transmitted == 0
 
 
-async def test_what_is_dialled_is_what_arrives() -> None:
-    async with phones() as world:
-        call = await world.trunk.call(
-            "+1*55#7", caller_id="0151234", headers={"P-Asserted-Identity": "<sip:x@h>"}, call_id="task-1"
-        )
-        offered = await world.offered()
-        assert (offered.local_number, offered.remote_number) == ("+1*55#7", "0151234")
-        assert (call.local_number, call.remote_number) == ("0151234", "+1*55#7")
-        assert call.id == "task-1"
-        assert world.ours.calls["task-1"] is call
-        assert call.sip_call_id == offered.sip_call_id
-        with pytest.raises(LocalError, match="of that id"):
-            await world.trunk.call("2", call_id="task-1")
-        await offered.reject(486)
-        await call.ended()
+async def test_what_is_dialled_is_what_arrives(world: Phones) -> None:
+    call = await world.trunk.call(
+        "+1*55#7", caller_id="0151234", headers={"P-Asserted-Identity": "<sip:x@h>"}, call_id="task-1"
+    )
+    offered = await world.offered()
+    assert (offered.local_number, offered.remote_number) == ("+1*55#7", "0151234")
+    assert (call.local_number, call.remote_number) == ("0151234", "+1*55#7")
+    assert call.id == "task-1"
+    assert world.ours.calls["task-1"] is call
+    assert call.sip_call_id == offered.sip_call_id
+    with pytest.raises(LocalError, match="of that id"):
+        await world.trunk.call("2", call_id="task-1")
+    await offered.reject(486)
+    await call.ended()
 
 
-async def test_no_call_leaves_a_full_draining_or_closed_endpoint() -> None:
-    async with phones() as world:
-        full = Endpoint(EndpointSettings(udp="127.0.0.1:0", max_calls=1, rtp_ports=(30000, 32999)))
-        async with full:
-            trunk: Trunk = full.add_trunk(world.trunk.settings)
-            await trunk.call("1")
-            with pytest.raises(TrunkUnavailable, match="all 1 calls"):
-                await trunk.call("2")
-        with pytest.raises(TrunkUnavailable):
-            await trunk.call("3")
-        world.ours.drain()
-        with pytest.raises(TrunkUnavailable):
-            await world.trunk.call("4")
+async def test_no_call_leaves_a_full_draining_or_closed_endpoint(world: Phones) -> None:
+    full = Endpoint(EndpointSettings(udp="127.0.0.1:0", max_calls=1, rtp_ports=(30000, 32999)))
+    async with full:
+        trunk: Trunk = full.add_trunk(world.trunk.settings)
+        await trunk.call("1")
+        with pytest.raises(TrunkUnavailable, match="all 1 calls"):
+            await trunk.call("2")
+    with pytest.raises(TrunkUnavailable):
+        await trunk.call("3")
+    world.ours.drain()
+    with pytest.raises(TrunkUnavailable):
+        await world.trunk.call("4")
 
 
-async def test_a_trunk_of_a_telephone_calls_it_while_it_is_registered_and_nobody_else() -> None:
-    async with phones() as world, rogue() as desk:
+async def test_a_trunk_of_a_telephone_calls_it_while_it_is_registered_and_nobody_else(world: Phones) -> None:
+    async with rogue() as desk:
         desk.say(486)
         account = {"username": "desk", "password": "secret", "accept_register": True}
         line = world.ours.add_trunk(replace(world.trunk.settings, id="desk", **account))  # type: ignore[arg-type]
@@ -184,9 +182,11 @@ USERS = TrunkSettings(
 
 
 @pytest.mark.parametrize("second", [200, 603])
-async def test_of_several_telephones_one_has_the_call_whatever_the_others_say(second: int) -> None:
+async def test_of_several_telephones_one_has_the_call_whatever_the_others_say(
+    world: Phones, second: int
+) -> None:
     """Both answer at once: one is hung up. One declines for all of them: the other is cancelled."""
-    async with phones() as world, rogue() as one, rogue() as two:
+    async with rogue() as one, rogue() as two:
         if second == 200:
             one.say(200, one.contact, body=one.media)
             two.say(200, two.contact, body=two.media)

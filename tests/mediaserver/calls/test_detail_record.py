@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +148,11 @@ async def test_variables_of_the_tools_are_the_calls_from_then_on(services: CallS
     cdr.fill({"plan": "gold"})
     assert cdr.claim.variables == {"plan": "gold"}
     assert services.journal.calls() == ["call-1"]
+
+
+async def test_no_integer_that_is_a_card_is_kept_of_what_the_agent_extracted(services: CallServices) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.redactor = Redactor(["card"])
+    report = AgentReport(extracted={"cards": [{"number": 4111111111111111}], "age": 42, "paid": True})
+    outcome = cdr.answered(replace(result(EndReason.AGENT), report=report), cause="normal", ended_by="local")
+    assert outcome.analysis["extracted"] == {"cards": [{"number": "[card]"}], "age": 42, "paid": True}

@@ -13,6 +13,7 @@ from mediaserver.queue.personal_data.erasure import Subject
 from mediaserver.queue.personal_data.retention import Kept
 from mediaserver.store.store import Store
 from tests.support.node.node import DATABASES, database_on
+from tests.support.node.store import record_of
 
 BEFORE = 8
 """The last schema in which nothing had a time."""
@@ -44,8 +45,7 @@ async def test_calls_of_an_earlier_release_are_kept_swept_and_erased(tmp_path: P
         await old.write(lambda tx: [tx.run(statement) for statement in ROWS])
         await old.close()
         async with await Store.open(url or f"sqlite:///{tmp_path}/old.db", tmp_path) as store:
-            call = await store.call("acme", "call-1")
-            assert call is not None
+            call = await record_of(store, "call-1")
             assert call.transcript == [{"text": "hello"}]
             assert await store.sweep("acme", Kept.TRANSCRIPTS, days=1) == 1
             assert await store.sweep("acme", Kept.EVENTS, days=1) == 1

@@ -23,6 +23,7 @@ from tests.support.node.store import (
     new_call,
     opened,
     query,
+    record_of,
     settings,
 )
 
@@ -85,8 +86,7 @@ async def test_a_batch_is_told_item_by_item(tmp_path: Path, clock: Clock) -> Non
         ]
         assert (receipt.policy, receipt.count(Action.QUEUED_NOW)) == ("DEDUPE", 2)
         assert await status(store, receipt) == (BatchStatus.QUEUED, 2)
-        record = await store.call("acme", receipt.items[2].call_id)
-        assert record is not None
+        record = await record_of(store, receipt.items[2].call_id)
         assert (record.batch_id, record.phone_number) == (receipt.batch_id, NUMBERS[1])
     events = await query(tmp_path, "SELECT body FROM outbox ORDER BY position")
     assert {json.loads(event["body"])["webhookId"] for event in events} == {"wh-b"}
@@ -124,11 +124,10 @@ async def test_the_contact_limit_counts_within_a_batch_and_says_when_it_resets(
         assert actions(await store.enqueue_batch(batch(NUMBERS[0]))) == [Action.FAILED]
 
 
-async def test_a_batch_of_which_nothing_is_queued_is_none(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        receipt = await store.enqueue_batch(batch(GERMANY))
-        assert (receipt.batch_id, actions(receipt)) == ("", [Action.FAILED])
-        assert (await store.batches("acme")).items == ()
+async def test_a_batch_of_which_nothing_is_queued_is_none(store: Store) -> None:
+    receipt = await store.enqueue_batch(batch(GERMANY))
+    assert (receipt.batch_id, actions(receipt)) == ("", [Action.FAILED])
+    assert (await store.batches("acme")).items == ()
 
 
 async def test_a_dry_run_answers_the_same_and_queues_nothing(tmp_path: Path, clock: Clock) -> None:
@@ -173,30 +172,27 @@ async def test_a_batch_goes_from_scheduled_to_completed(tmp_path: Path, clock: C
     assert data["callTaskId"]
 
 
-async def test_a_paused_batch_dials_nothing_until_it_is_resumed(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        receipt = await store.enqueue_batch(batch(*NUMBERS[:3]))
-        (claim,) = await store.claim("node", 1, TTL_MS)
-        (other,) = await store.claim("node", 1, TTL_MS)
-        assert await store.arm(other, TTL_MS)
-        paused = await store.pause_batch("acme", receipt.batch_id)
-        assert paused is not None
-        assert paused.status is BatchStatus.PAUSED
-        assert not await store.arm(claim, TTL_MS)
-        assert await store.claim("node", 5, TTL_MS) == []
-        await store.finish(other, DONE)
-        assert await status(store, receipt) == (BatchStatus.PAUSED, 2)
-        clock.advance(10 * TTL_MS)
-        await store.reap_expired()
-        assert await store.claim("node", 5, TTL_MS) == []
-        resumed = await store.resume_batch("acme", receipt.batch_id)
-        assert resumed is not None
-        assert resumed.status is BatchStatus.ONGOING
-        assert len(await dialled(store)) == 2
-        assert await status(store, receipt) == (BatchStatus.COMPLETED, 0)
-        assert await store.pause_batch("acme", receipt.batch_id) == await store.batch(
-            "acme", receipt.batch_id
-        )
+async def test_a_paused_batch_dials_nothing_until_it_is_resumed(store: Store, clock: Clock) -> None:
+    receipt = await store.enqueue_batch(batch(*NUMBERS[:3]))
+    (claim,) = await store.claim("node", 1, TTL_MS)
+    (other,) = await store.claim("node", 1, TTL_MS)
+    assert await store.arm(other, TTL_MS)
+    paused = await store.pause_batch("acme", receipt.batch_id)
+    assert paused is not None
+    assert paused.status is BatchStatus.PAUSED
+    assert not await store.arm(claim, TTL_MS)
+    assert await store.claim("node", 5, TTL_MS) == []
+    await store.finish(other, DONE)
+    assert await status(store, receipt) == (BatchStatus.PAUSED, 2)
+    clock.advance(10 * TTL_MS)
+    await store.reap_expired()
+    assert await store.claim("node", 5, TTL_MS) == []
+    resumed = await store.resume_batch("acme", receipt.batch_id)
+    assert resumed is not None
+    assert resumed.status is BatchStatus.ONGOING
+    assert len(await dialled(store)) == 2
+    assert await status(store, receipt) == (BatchStatus.COMPLETED, 0)
+    assert await store.pause_batch("acme", receipt.batch_id) == await store.batch("acme", receipt.batch_id)
 
 
 async def test_a_retry_of_a_paused_batch_waits_with_it(tmp_path: Path, clock: Clock) -> None:
@@ -241,15 +237,14 @@ async def test_another_companys_batch_is_not_there(tmp_path: Path, clock: Clock)
         assert await status(store, receipt) == (BatchStatus.QUEUED, 1)
 
 
-async def test_batches_are_listed_newest_first_a_page_at_a_time(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        ids = [(await store.enqueue_batch(batch(number))).batch_id for number in NUMBERS[:3]]
-        first = await store.batches("acme", limit=2)
-        rest = await store.batches("acme", limit=2, cursor=first.cursor)
-        assert [row.id for row in (*first.items, *rest.items)] == ids[::-1]
-        assert rest.cursor == ""
-        with pytest.raises(LocalError, match="cursor"):
-            await store.batches("acme", cursor="x")
+async def test_batches_are_listed_newest_first_a_page_at_a_time(store: Store) -> None:
+    ids = [(await store.enqueue_batch(batch(number))).batch_id for number in NUMBERS[:3]]
+    first = await store.batches("acme", limit=2)
+    rest = await store.batches("acme", limit=2, cursor=first.cursor)
+    assert [row.id for row in (*first.items, *rest.items)] == ids[::-1]
+    assert rest.cursor == ""
+    with pytest.raises(LocalError, match="cursor"):
+        await store.batches("acme", cursor="x")
 
 
 # Cancelling by number ---------------------------------------------------------------------------------------
@@ -282,36 +277,34 @@ async def test_a_cancellation_may_be_one_agents_and_is_one_companys(tmp_path: Pa
         assert await store.cancel_pending("acme", NUMBERS[0], agents=frozenset({AGENT})) is not None
 
 
-async def test_a_call_that_is_being_dialled_is_not_pending(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await store.enqueue(new_call(NUMBERS[0]))
-        (claim,) = await store.claim("node", 1, TTL_MS)
-        assert await store.arm(claim, TTL_MS)
-        assert await store.cancel_pending("acme", NUMBERS[0]) is None
-        assert await store.request_hangup("acme", claim.call_id) is Stopping.REQUESTED
-        assert await store.pending_hangups("node") == [claim.call_id]
-        assert await store.pending_hangups("other") == []
+async def test_a_call_that_is_being_dialled_is_not_pending(store: Store) -> None:
+    await store.enqueue(new_call(NUMBERS[0]))
+    (claim,) = await store.claim("node", 1, TTL_MS)
+    assert await store.arm(claim, TTL_MS)
+    assert await store.cancel_pending("acme", NUMBERS[0]) is None
+    assert await store.request_hangup("acme", claim.call_id) is Stopping.REQUESTED
+    assert await store.pending_hangups("node") == [claim.call_id]
+    assert await store.pending_hangups("other") == []
 
 
 # Again ------------------------------------------------------------------------------------------------------
 
 
-async def test_the_same_request_makes_the_same_call(tmp_path: Path, clock: Clock) -> None:
+async def test_the_same_request_makes_the_same_call(store: Store, tmp_path: Path) -> None:
     key = Repeatable("k1", "a" * 64)
-    async with opened(tmp_path, clock) as store:
-        assert await store.remembered("acme", key) is None
-        rows = await asyncio.gather(*[store.enqueue(new_call(), repeatable=key) for _ in range(8)])
-        assert len({row.id for row in rows}) == 1
-        known = await store.remembered("acme", key)
-        assert known is not None
-        assert known.call is not None
-        assert known.call.id == rows[0].id
-        assert len(await query(tmp_path, "SELECT id FROM calls")) == 1
-        for other in (Repeatable("k1", "b" * 64),):
-            with pytest.raises(RepeatedDifferently):
-                await store.enqueue(new_call(), repeatable=other)
-            with pytest.raises(RepeatedDifferently):
-                await store.remembered("acme", other)
+    assert await store.remembered("acme", key) is None
+    rows = await asyncio.gather(*[store.enqueue(new_call(), repeatable=key) for _ in range(8)])
+    assert len({row.id for row in rows}) == 1
+    known = await store.remembered("acme", key)
+    assert known is not None
+    assert known.call is not None
+    assert known.call.id == rows[0].id
+    assert len(await query(tmp_path, "SELECT id FROM calls")) == 1
+    for other in (Repeatable("k1", "b" * 64),):
+        with pytest.raises(RepeatedDifferently):
+            await store.enqueue(new_call(), repeatable=other)
+        with pytest.raises(RepeatedDifferently):
+            await store.remembered("acme", other)
 
 
 async def test_the_same_batch_gets_the_same_answer(tmp_path: Path, clock: Clock) -> None:
@@ -337,14 +330,13 @@ async def test_a_key_is_one_companys_and_lasts_a_day(tmp_path: Path, clock: Cloc
         assert second.id != first.id
 
 
-async def test_a_refused_request_may_be_sent_again(tmp_path: Path, clock: Clock) -> None:
+async def test_a_refused_request_may_be_sent_again(store: Store) -> None:
     key = Repeatable("k1", "a" * 64)
-    async with opened(tmp_path, clock) as store:
-        with pytest.raises(RuleBroken):
-            await store.enqueue(new_call(GERMANY), repeatable=key)
-        assert await store.remembered("acme", key) is None
-        row = await store.enqueue(new_call(), repeatable=key)
-        assert row.stage is Stage.QUEUED
+    with pytest.raises(RuleBroken):
+        await store.enqueue(new_call(GERMANY), repeatable=key)
+    assert await store.remembered("acme", key) is None
+    row = await store.enqueue(new_call(), repeatable=key)
+    assert row.stage is Stage.QUEUED
 
 
 # Races ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mediaserver.store.managed import Kind
 from tests.support.hostile.trap import Trap
 from tests.support.node.node import running, write_site
 from tests.support.node.races import Race
-from tests.support.node.store import Clock, company, new_call, opened, queued, settings
+from tests.support.node.store import Clock, company, new_call, opened, queued, record_of, settings
 from tests.support.udp import bound
 
 
@@ -49,8 +49,7 @@ async def test_calls_of_a_company_that_is_taken_away_are_cancelled_with_the_reas
         assert record is not None
         assert (record.status, record.cause) == (CallStatus.CANCELLED, COMPANY_REMOVED)
         assert record.error == "The company was removed"
-        still = await store.call("acme", ours.id)
-        assert still is not None
+        still = await record_of(store, ours.id)
         assert still.stage is Stage.QUEUED
 
 

@@ -26,7 +26,6 @@ from mediaserver.queue.records import (
     TRANSITIONS,
     CallStatus,
     Claim,
-    NewInboundCall,
     Outcome,
     Stage,
     Stopping,
@@ -34,16 +33,17 @@ from mediaserver.queue.records import (
 from mediaserver.settings import Settings
 from mediaserver.store.store import Store
 from tests.support.node.store import (
-    AGENT,
     ENGINES,
     TTL_MS,
     Clock,
     company,
     new_call,
+    new_inbound,
     on_engine,
     opened,
     query,
     queued,
+    record_of,
     settings,
     trunk,
     url_of,
@@ -53,8 +53,7 @@ DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
 
 
 async def status_of(store: Store, call_id: str) -> tuple[CallStatus, Stage]:
-    record = await store.call("acme", call_id)
-    assert record is not None
+    record = await record_of(store, call_id)
     return record.status, record.stage
 
 
@@ -72,30 +71,25 @@ async def kinds(tmp_path: Path) -> list[str]:
 # Claims -----------------------------------------------------------------------------------------------------
 
 
-async def test_one_call_is_claimed_once(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        rows = await queued(store, 10)
-        taken = await asyncio.gather(*[store.claim(f"node{place}", 3, TTL_MS) for place in range(6)])
-        ids = [claim.call_id for claims in taken for claim in claims]
-        assert sorted(ids) == sorted(row.id for row in rows)
-        assert await store.claim("late", 3, TTL_MS) == []
+async def test_one_call_is_claimed_once(store: Store) -> None:
+    rows = await queued(store, 10)
+    taken = await asyncio.gather(*[store.claim(f"node{place}", 3, TTL_MS) for place in range(6)])
+    ids = [claim.call_id for claims in taken for claim in claims]
+    assert sorted(ids) == sorted(row.id for row in rows)
+    assert await store.claim("late", 3, TTL_MS) == []
 
 
-async def test_first_come_first_dialled(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        rows = await queued(store, 5)
-        assert [claim.call_id for claim in await store.claim("node", 3, TTL_MS)] == [
-            row.id for row in rows[:3]
-        ]
+async def test_first_come_first_dialled(store: Store) -> None:
+    rows = await queued(store, 5)
+    assert [claim.call_id for claim in await store.claim("node", 3, TTL_MS)] == [row.id for row in rows[:3]]
 
 
-async def test_a_scheduled_call_waits_for_its_time(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        row = await store.enqueue(new_call(not_before_ms=clock.now_ms + 600_000))
-        clock.advance(599_999)
-        assert await store.claim("node", 5, TTL_MS) == []
-        clock.advance(1)
-        assert [claim.call_id for claim in await store.claim("node", 5, TTL_MS)] == [row.id]
+async def test_a_scheduled_call_waits_for_its_time(store: Store, clock: Clock) -> None:
+    row = await store.enqueue(new_call(not_before_ms=clock.now_ms + 600_000))
+    clock.advance(599_999)
+    assert await store.claim("node", 5, TTL_MS) == []
+    clock.advance(1)
+    assert [claim.call_id for claim in await store.claim("node", 5, TTL_MS)] == [row.id]
 
 
 async def test_a_company_with_a_long_queue_delays_nobody_elses(tmp_path: Path, clock: Clock) -> None:
@@ -135,69 +129,62 @@ async def test_a_limit_lowered_meanwhile_is_seen_when_arming(tmp_path: Path, clo
         assert await store.arm(again, TTL_MS)
 
 
-async def test_a_released_claim_is_there_for_another_node(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 1)
-        (claim,) = await store.claim("draining", 5, TTL_MS)
-        assert await store.release(claim)
-        assert not await store.release(claim)
-        assert not await store.arm(claim, TTL_MS)
-        (other,) = await store.claim("other", 5, TTL_MS)
-        assert other.epoch > claim.epoch
-        assert await store.arm(other, TTL_MS)
+async def test_a_released_claim_is_there_for_another_node(store: Store) -> None:
+    await queued(store, 1)
+    (claim,) = await store.claim("draining", 5, TTL_MS)
+    assert await store.release(claim)
+    assert not await store.release(claim)
+    assert not await store.arm(claim, TTL_MS)
+    (other,) = await store.claim("other", 5, TTL_MS)
+    assert other.epoch > claim.epoch
+    assert await store.arm(other, TTL_MS)
 
 
-async def test_a_claim_released_for_a_while_is_taken_by_nobody_until_then(
-    tmp_path: Path, clock: Clock
-) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 1)
-        (claim,) = await store.claim("lacking", 5, TTL_MS)
-        assert await store.release(claim, pause_ms=1000)
-        clock.advance(999)
-        assert await store.claim("other", 5, TTL_MS) == []
-        clock.advance(1)
-        (other,) = await store.claim("other", 5, TTL_MS)
-        assert await store.arm(other, TTL_MS)
+async def test_a_claim_released_for_a_while_is_taken_by_nobody_until_then(store: Store, clock: Clock) -> None:
+    await queued(store, 1)
+    (claim,) = await store.claim("lacking", 5, TTL_MS)
+    assert await store.release(claim, pause_ms=1000)
+    clock.advance(999)
+    assert await store.claim("other", 5, TTL_MS) == []
+    clock.advance(1)
+    (other,) = await store.claim("other", 5, TTL_MS)
+    assert await store.arm(other, TTL_MS)
 
 
 # Arming -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_attempt_is_on_disk_before_the_invite_may_leave(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        claim = await armed(store)
-        (attempt,) = await query(tmp_path, "SELECT * FROM attempts")
-        assert (attempt["call_id"], attempt["ended_at_ms"], attempt["epoch"]) == (
-            claim.call_id,
-            0,
-            claim.epoch,
-        )
+async def test_the_attempt_is_on_disk_before_the_invite_may_leave(store: Store, tmp_path: Path) -> None:
+    claim = await armed(store)
+    (attempt,) = await query(tmp_path, "SELECT * FROM attempts")
+    assert (attempt["call_id"], attempt["ended_at_ms"], attempt["epoch"]) == (
+        claim.call_id,
+        0,
+        claim.epoch,
+    )
 
 
-async def test_arming_twice_dials_once(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 1)
-        (claim,) = await store.claim("node", 1, TTL_MS)
-        results = await asyncio.gather(*[store.arm(claim, TTL_MS) for _ in range(5)])
-        assert sorted(results) == [False, False, False, False, True]
-        assert await status_of(store, claim.call_id) == (CallStatus.DIALING, Stage.ARMED)
+async def test_arming_twice_dials_once(store: Store) -> None:
+    await queued(store, 1)
+    (claim,) = await store.claim("node", 1, TTL_MS)
+    results = await asyncio.gather(*[store.arm(claim, TTL_MS) for _ in range(5)])
+    assert sorted(results) == [False, False, False, False, True]
+    assert await status_of(store, claim.call_id) == (CallStatus.DIALING, Stage.ARMED)
 
 
-async def test_a_node_that_slept_past_its_lease_cannot_dial(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 1)
-        (claim,) = await store.claim("sleeper", 1, TTL_MS)
-        clock.advance(TTL_MS + 1)
-        assert not await store.arm(claim, TTL_MS)
-        reaped = await store.reap_expired()
-        assert reaped.requeued == (claim.call_id,)
-        (other,) = await store.claim("other", 1, TTL_MS)
-        assert not await store.arm(claim, TTL_MS)
-        assert await store.arm(other, TTL_MS)
-        assert not await store.progress(claim, CallStatus.RINGING, clock.now_ms)
-        assert not await store.finish(claim, DONE)
-        assert await status_of(store, claim.call_id) == (CallStatus.DIALING, Stage.ARMED)
+async def test_a_node_that_slept_past_its_lease_cannot_dial(store: Store, clock: Clock) -> None:
+    await queued(store, 1)
+    (claim,) = await store.claim("sleeper", 1, TTL_MS)
+    clock.advance(TTL_MS + 1)
+    assert not await store.arm(claim, TTL_MS)
+    reaped = await store.reap_expired()
+    assert reaped.requeued == (claim.call_id,)
+    (other,) = await store.claim("other", 1, TTL_MS)
+    assert not await store.arm(claim, TTL_MS)
+    assert await store.arm(other, TTL_MS)
+    assert not await store.progress(claim, CallStatus.RINGING, clock.now_ms)
+    assert not await store.finish(claim, DONE)
+    assert await status_of(store, claim.call_id) == (CallStatus.DIALING, Stage.ARMED)
 
 
 # After arming -----------------------------------------------------------------------------------------------
@@ -305,41 +292,38 @@ async def test_a_call_that_was_armed_and_certainly_not_dialled_goes_back(
     assert [decision.rule for decision in record.decisions] == [Rule.NOT_DIALLED]
 
 
-async def test_a_renewed_lease_lives_on(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        claim = await armed(store)
-        for _ in range(5):
-            clock.advance(TTL_MS - 1)
-            (renewal,) = await store.renew("node", TTL_MS)
-            assert (renewal.call_id, renewal.epoch, renewal.hang_up) == (claim.call_id, claim.epoch, False)
-            assert await store.renew("other", TTL_MS) == []
-        assert (await store.reap_expired()).unknown == ()
-        assert await store.finish(claim, DONE)
-        assert await store.renew("node", TTL_MS) == []
-
-
-async def test_a_claim_whose_node_never_heard_of_it_runs_out(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        known, lost = await queued(store, 2)
-        await store.claim("node", 2, TTL_MS)
-        assert sorted(await store.held("node")) == sorted([known.id, lost.id])
+async def test_a_renewed_lease_lives_on(store: Store, clock: Clock) -> None:
+    claim = await armed(store)
+    for _ in range(5):
         clock.advance(TTL_MS - 1)
-        (renewal,) = await store.renew("node", TTL_MS, unheld=frozenset({lost.id}))
-        assert renewal.call_id == known.id
-        clock.advance(1)
-        assert (await store.reap_expired()).requeued == (lost.id,)
-        assert await store.held("node") == [known.id]
+        (renewal,) = await store.renew("node", TTL_MS)
+        assert (renewal.call_id, renewal.epoch, renewal.hang_up) == (claim.call_id, claim.epoch, False)
+        assert await store.renew("other", TTL_MS) == []
+    assert (await store.reap_expired()).unknown == ()
+    assert await store.finish(claim, DONE)
+    assert await store.renew("node", TTL_MS) == []
+
+
+async def test_a_claim_whose_node_never_heard_of_it_runs_out(store: Store, clock: Clock) -> None:
+    known, lost = await queued(store, 2)
+    await store.claim("node", 2, TTL_MS)
+    assert sorted(await store.held("node")) == sorted([known.id, lost.id])
+    clock.advance(TTL_MS - 1)
+    (renewal,) = await store.renew("node", TTL_MS, unheld=frozenset({lost.id}))
+    assert renewal.call_id == known.id
+    clock.advance(1)
+    assert (await store.reap_expired()).requeued == (lost.id,)
+    assert await store.held("node") == [known.id]
 
 
 async def test_a_database_that_was_away_longer_than_the_lease_ends_no_live_call(
-    tmp_path: Path, clock: Clock
+    store: Store, clock: Clock
 ) -> None:
-    async with opened(tmp_path, clock) as store:
-        claim = await armed(store)
-        clock.advance(10 * TTL_MS)
-        assert len(await store.renew("node", TTL_MS)) == 1
-        assert (await store.reap_expired()).unknown == ()
-        assert await store.finish(claim, DONE)
+    claim = await armed(store)
+    clock.advance(10 * TTL_MS)
+    assert len(await store.renew("node", TTL_MS)) == 1
+    assert (await store.reap_expired()).unknown == ()
+    assert await store.finish(claim, DONE)
 
 
 async def test_states_go_forward_only(tmp_path: Path, clock: Clock) -> None:
@@ -377,16 +361,13 @@ async def test_a_call_ends_once_with_its_event(
     assert await kinds(tmp_path) == ["call.queued", "call.dialing", event]
 
 
-async def test_a_call_that_could_not_be_dialled_at_all_fails(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 1)
-        (claim,) = await store.claim("node", 1, TTL_MS)
-        with pytest.raises(LocalError, match="PENDING cannot become COMPLETED"):
-            await store.finish(claim, DONE)
-        assert await store.finish(
-            claim, Outcome(status=CallStatus.FAILED, cause="no_engine", error="no voice")
-        )
-        assert not await store.arm(claim, TTL_MS)
+async def test_a_call_that_could_not_be_dialled_at_all_fails(store: Store) -> None:
+    await queued(store, 1)
+    (claim,) = await store.claim("node", 1, TTL_MS)
+    with pytest.raises(LocalError, match="PENDING cannot become COMPLETED"):
+        await store.finish(claim, DONE)
+    assert await store.finish(claim, Outcome(status=CallStatus.FAILED, cause="no_engine", error="no voice"))
+    assert not await store.arm(claim, TTL_MS)
 
 
 def test_every_status_has_its_successors_and_ends_have_none() -> None:
@@ -405,29 +386,27 @@ def test_every_status_has_its_successors_and_ends_have_none() -> None:
 # Cancelling -------------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_call_is_never_dialled(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        waiting, claimed = await queued(store, 2)
-        assert await store.request_hangup("acme", waiting.id) is Stopping.CANCELLED
-        (claim,) = await store.claim("node", 5, TTL_MS)
-        assert claim.call_id == claimed.id
-        assert await store.request_hangup("acme", claimed.id) is Stopping.CANCELLED
-        assert not await store.arm(claim, TTL_MS)
-        assert not await store.finish(claim, Outcome(status=CallStatus.FAILED, cause="late"))
-        assert await store.request_hangup("acme", claimed.id) is Stopping.ENDED
-        clock.advance(10 * TTL_MS)
-        await store.reap_expired()
-        assert await store.claim("node", 5, TTL_MS) == []
-        assert await status_of(store, claimed.id) == (CallStatus.CANCELLED, Stage.FINISHED)
+async def test_a_cancelled_call_is_never_dialled(store: Store, clock: Clock) -> None:
+    waiting, claimed = await queued(store, 2)
+    assert await store.request_hangup("acme", waiting.id) is Stopping.CANCELLED
+    (claim,) = await store.claim("node", 5, TTL_MS)
+    assert claim.call_id == claimed.id
+    assert await store.request_hangup("acme", claimed.id) is Stopping.CANCELLED
+    assert not await store.arm(claim, TTL_MS)
+    assert not await store.finish(claim, Outcome(status=CallStatus.FAILED, cause="late"))
+    assert await store.request_hangup("acme", claimed.id) is Stopping.ENDED
+    clock.advance(10 * TTL_MS)
+    await store.reap_expired()
+    assert await store.claim("node", 5, TTL_MS) == []
+    assert await status_of(store, claimed.id) == (CallStatus.CANCELLED, Stage.FINISHED)
 
 
-async def test_a_live_calls_owner_is_told_to_hang_up(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        claim = await armed(store)
-        assert await store.request_hangup("acme", claim.call_id) is Stopping.REQUESTED
-        (renewal,) = await store.renew("node", TTL_MS)
-        assert renewal.hang_up
-        assert await store.finish(claim, Outcome(status=CallStatus.CANCELLED, cause="cancelled"))
+async def test_a_live_calls_owner_is_told_to_hang_up(store: Store) -> None:
+    claim = await armed(store)
+    assert await store.request_hangup("acme", claim.call_id) is Stopping.REQUESTED
+    (renewal,) = await store.renew("node", TTL_MS)
+    assert renewal.hang_up
+    assert await store.finish(claim, Outcome(status=CallStatus.CANCELLED, cause="cancelled"))
 
 
 async def test_cancelling_and_arming_at_once_never_both_succeed(tmp_path: Path, clock: Clock) -> None:
@@ -482,14 +461,7 @@ def test_counting_a_companys_live_calls_does_not_look_at_its_dead_ones() -> None
 
 
 async def test_an_inbound_call_rings_is_answered_and_ends(tmp_path: Path, clock: Clock) -> None:
-    call = NewInboundCall(
-        company_id="acme",
-        agent_id=AGENT,
-        trunk_id="carrier",
-        phone_number="+966500000009",
-        called_number="+966110000000",
-        webhook_id="wh-2",
-    )
+    call = new_inbound("+966500000009", called_number="+966110000000")
     async with opened(tmp_path, clock) as store:
         claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
         assert await status_of(store, claim.call_id) == (CallStatus.RINGING, Stage.ARMED)
@@ -503,14 +475,11 @@ async def test_an_inbound_call_rings_is_answered_and_ends(tmp_path: Path, clock:
     assert await kinds(tmp_path) == ["call.ringing", "call.answered", "call.completed"]
 
 
-async def test_an_inbound_call_whose_node_died_is_unknown(tmp_path: Path, clock: Clock) -> None:
-    call = NewInboundCall(
-        company_id="acme", agent_id=AGENT, trunk_id="t", phone_number="x", called_number="y", webhook_id="w"
-    )
-    async with opened(tmp_path, clock) as store:
-        claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
-        clock.advance(TTL_MS)
-        assert (await store.reap_expired()).unknown == (claim.call_id,)
+async def test_an_inbound_call_whose_node_died_is_unknown(store: Store, clock: Clock) -> None:
+    call = new_inbound("x", trunk_id="t", called_number="y")
+    claim = await store.record_inbound(call, node="node", ttl_ms=TTL_MS)
+    clock.advance(TTL_MS)
+    assert (await store.reap_expired()).unknown == (claim.call_id,)
 
 
 # kill -9 ----------------------------------------------------------------------------------------------------

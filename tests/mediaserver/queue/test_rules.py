@@ -10,7 +10,7 @@ import pytest
 
 from mediaserver.errors import RuleBroken
 from mediaserver.queue.decisions import Rule
-from mediaserver.queue.records import CallRecord, CallStatus, Claim, Outcome, Stage
+from mediaserver.queue.records import CallStatus, Claim, Outcome, Stage
 from mediaserver.queue.requests import Action
 from mediaserver.store.store import Store
 from tests.support.node.store import (
@@ -23,6 +23,7 @@ from tests.support.node.store import (
     opened,
     query,
     queued,
+    record_of,
     settings,
     trunk,
 )
@@ -34,12 +35,6 @@ DONE = Outcome(status=CallStatus.COMPLETED, cause="normal", sip_status=200)
 
 def acme(**changes: Any) -> dict[str, Any]:
     return {**company("acme"), **changes}
-
-
-async def record(store: Store, call_id: str) -> CallRecord:
-    found = await store.call("acme", call_id)
-    assert found is not None
-    return found
 
 
 async def claimed(store: Store) -> Claim:
@@ -82,7 +77,7 @@ async def test_what_is_forbidden_meanwhile_is_not_dialled(
         tables = {"agent": [numbered], "trunk": [trunk()], **after}
         await store.sync_file(settings(*tables.pop("company"), **tables))
         assert not await store.arm(claim, TTL_MS)
-        found = await record(store, row.id)
+        found = await record_of(store, row.id)
     assert (found.status, found.stage, found.cause) == (CallStatus.FAILED, Stage.FINISHED, rule)
     assert (found.attempts, [decision.rule for decision in found.decisions]) == ((), [rule])
     events = await query(tmp_path, "SELECT kind FROM outbox ORDER BY position")
@@ -96,7 +91,7 @@ async def test_who_asked_not_to_be_called_is_not(tmp_path: Path, clock: Clock) -
         assert await store.add_do_not_call("acme", [NUMBER]) == 0
         await refused(store, Rule.DO_NOT_CALL)
         assert not await store.arm(await claimed(store), TTL_MS)
-        assert (await record(store, row.id)).cause == Rule.DO_NOT_CALL
+        assert (await record_of(store, row.id)).cause == Rule.DO_NOT_CALL
         await store.enqueue(new_call(NUMBER, company_id="zenith"))
         page = await store.do_not_call("acme", limit=1)
         assert [(each.phone_number, each.reason) for each in page.items] == [(NUMBER, "asked")]
@@ -148,27 +143,26 @@ async def test_a_contact_is_called_no_more_often_than_allowed(tmp_path: Path, cl
         await store.enqueue(new_call(NUMBER))
 
 
-async def test_the_contact_limit_holds_when_dialling_too(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        for _ in range(3):
-            await store.enqueue(new_call(NUMBER))
-        await store.sync_file(settings(acme(contact_limit={"calls": 1, "per_minutes": 30})))
-        claims = await store.claim("node", 3, TTL_MS)
-        armed = [await store.arm(claim, TTL_MS) for claim in claims]
-        assert armed == [True, False, False]
-        waiting = await record(store, claims[1].call_id)
-        assert waiting.stage is Stage.QUEUED
-        assert waiting.next_attempt_at_ms == clock.now_ms + 30 * 60_000
-        (decision,) = waiting.decisions
-        assert (decision.rule, decision.until_ms, decision.times) == (
-            Rule.CONTACT_LIMIT,
-            waiting.not_before_ms,
-            1,
-        )
-        assert await store.claim("node", 3, TTL_MS) == []
-        clock.advance(30 * 60_000)
-        again = await store.claim("node", 3, TTL_MS)
-        assert [await store.arm(claim, TTL_MS) for claim in again] == [True, False]
+async def test_the_contact_limit_holds_when_dialling_too(store: Store, clock: Clock) -> None:
+    for _ in range(3):
+        await store.enqueue(new_call(NUMBER))
+    await store.sync_file(settings(acme(contact_limit={"calls": 1, "per_minutes": 30})))
+    claims = await store.claim("node", 3, TTL_MS)
+    armed = [await store.arm(claim, TTL_MS) for claim in claims]
+    assert armed == [True, False, False]
+    waiting = await record_of(store, claims[1].call_id)
+    assert waiting.stage is Stage.QUEUED
+    assert waiting.next_attempt_at_ms == clock.now_ms + 30 * 60_000
+    (decision,) = waiting.decisions
+    assert (decision.rule, decision.until_ms, decision.times) == (
+        Rule.CONTACT_LIMIT,
+        waiting.not_before_ms,
+        1,
+    )
+    assert await store.claim("node", 3, TTL_MS) == []
+    clock.advance(30 * 60_000)
+    again = await store.claim("node", 3, TTL_MS)
+    assert [await store.arm(claim, TTL_MS) for claim in again] == [True, False]
 
 
 async def test_two_requests_at_once_do_not_both_take_the_last_place(tmp_path: Path, clock: Clock) -> None:
@@ -202,7 +196,7 @@ async def test_hours_that_end_while_a_call_waits_hold_it_back(tmp_path: Path, cl
         row = await store.enqueue(new_call(NUMBER))
         clock.advance(3_600_000)
         assert not await store.arm(await claimed(store), TTL_MS)
-        found = await record(store, row.id)
+        found = await record_of(store, row.id)
         assert found.next_attempt_at_ms == clock.now_ms + 21 * 3_600_000
         assert [decision.rule for decision in found.decisions] == [Rule.CALLING_WINDOW]
 
@@ -216,7 +210,7 @@ async def test_a_trunk_has_no_more_calls_than_its_carrier_allows(tmp_path: Path,
         assert await store.arm(first, TTL_MS)
         await store.sync_file(settings(acme(), trunk=[trunk(max_concurrent_calls=1)]))
         assert not await store.arm(second, TTL_MS)
-        assert (await record(store, second.call_id)).decisions[0].rule is Rule.TRUNK_LIMIT
+        assert (await record_of(store, second.call_id)).decisions[0].rule is Rule.TRUNK_LIMIT
         await store.finish(first, DONE)
         assert await store.arm(await claimed(store), TTL_MS)
 
@@ -247,14 +241,13 @@ async def test_a_trunk_dials_no_faster_than_its_carrier_allows(tmp_path: Path, c
     assert all(third - first >= 1000 for first, third in zip(started, started[2:], strict=False))
 
 
-async def test_the_rate_holds_for_claims_taken_before(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        await queued(store, 3)
-        claims = await store.claim("node", 3, TTL_MS)
-        await store.sync_file(settings(acme(), trunk=[trunk(calls_per_second=1)]))
-        assert [await store.arm(claim, TTL_MS) for claim in claims] == [True, False, False]
-        waiting = await record(store, claims[1].call_id)
-        assert (waiting.decisions[0].rule, waiting.not_before_ms) == (Rule.TRUNK_RATE, clock.now_ms + 1000)
+async def test_the_rate_holds_for_claims_taken_before(store: Store, clock: Clock) -> None:
+    await queued(store, 3)
+    claims = await store.claim("node", 3, TTL_MS)
+    await store.sync_file(settings(acme(), trunk=[trunk(calls_per_second=1)]))
+    assert [await store.arm(claim, TTL_MS) for claim in claims] == [True, False, False]
+    waiting = await record_of(store, claims[1].call_id)
+    assert (waiting.decisions[0].rule, waiting.not_before_ms) == (Rule.TRUNK_RATE, clock.now_ms + 1000)
 
 
 async def test_nodes_that_arm_at_once_keep_the_limit(tmp_path: Path, clock: Clock) -> None:
@@ -281,7 +274,7 @@ async def test_a_busy_number_is_tried_again_as_the_table_says(tmp_path: Path, cl
             assert await store.arm(claim, TTL_MS)
             assert await store.progress(claim, CallStatus.RINGING, clock.now_ms)
             assert await store.finish(claim, BUSY)
-            waiting = await record(store, row.id)
+            waiting = await record_of(store, row.id)
             assert (waiting.status, waiting.stage) == (CallStatus.PENDING, Stage.QUEUED)
             assert waiting.next_attempt_at_ms == clock.now_ms + pause_s * 1000
             assert not await store.finish(claim, BUSY)
@@ -289,7 +282,7 @@ async def test_a_busy_number_is_tried_again_as_the_table_says(tmp_path: Path, cl
         last = await claimed(store)
         assert await store.arm(last, TTL_MS)
         assert await store.finish(last, BUSY)
-        found = await record(store, row.id)
+        found = await record_of(store, row.id)
     assert (found.status, found.next_attempt_at_ms) == (CallStatus.BUSY, 0)
     assert [attempt.cause for attempt in found.attempts] == ["busy"] * 3
     assert [decision.reason for decision in found.decisions] == [
@@ -326,7 +319,7 @@ async def test_what_may_have_rung_is_never_dialled_again(
         clock.advance(3_600_000)
         await store.reap_expired()
         assert await store.claim("node", 5, TTL_MS) == []
-        assert (await record(store, row.id)).status is outcome.status
+        assert (await record_of(store, row.id)).status is outcome.status
 
 
 async def test_an_answered_call_is_not_retried_and_a_call_that_was_hung_up_neither(
@@ -344,8 +337,8 @@ async def test_an_answered_call_is_not_retried_and_a_call_that_was_hung_up_neith
             else:
                 await store.request_hangup("acme", stopped.id)
                 assert await store.finish(claim, BUSY)
-        assert (await record(store, answered.id)).status is CallStatus.FAILED
-        assert (await record(store, stopped.id)).status is CallStatus.BUSY
+        assert (await record_of(store, answered.id)).status is CallStatus.FAILED
+        assert (await record_of(store, stopped.id)).status is CallStatus.BUSY
 
 
 async def test_a_retry_waits_for_the_hours_of_the_called_party(tmp_path: Path, clock: Clock) -> None:
@@ -355,7 +348,7 @@ async def test_a_retry_waits_for_the_hours_of_the_called_party(tmp_path: Path, c
         claim = await claimed(store)
         assert await store.arm(claim, TTL_MS)
         assert await store.finish(claim, BUSY)
-        assert (await record(store, row.id)).next_attempt_at_ms == clock.now_ms + 22 * 3_600_000
+        assert (await record_of(store, row.id)).next_attempt_at_ms == clock.now_ms + 22 * 3_600_000
 
 
 async def test_an_attempt_that_was_never_dialled_counts_for_nothing(tmp_path: Path, clock: Clock) -> None:

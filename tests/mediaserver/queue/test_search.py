@@ -12,7 +12,7 @@ import pytest_asyncio
 from mediaserver.queue import search
 from mediaserver.queue.personal_data.erasure import Subject
 from mediaserver.queue.personal_data.retention import Kept
-from mediaserver.queue.records import CallRow, CallStatus, NewInboundCall, Outcome
+from mediaserver.queue.records import CallRow, CallStatus, Outcome
 from mediaserver.queue.search import CallFilter
 from mediaserver.store.store import Store
 from tests.support.node.store import (
@@ -22,6 +22,7 @@ from tests.support.node.store import (
     Clock,
     agent,
     new_call,
+    new_inbound,
     on_engine,
     open_db,
     opened,
@@ -95,14 +96,8 @@ async def test_every_filter_finds_its_calls_and_no_others(folder: Path) -> None:
             cause="remote_hangup",
         )
         waiting = await store.enqueue(new_call(MARY, variables={"name": "Mary"}))
-        inbound = NewInboundCall(
-            company_id="acme",
-            agent_id=OTHER_AGENT,
-            trunk_id="carrier",
-            phone_number="00966500000009",
-            called_number="1",
-            webhook_id="wh",
-            sip={"displayName": "Front Desk"},
+        inbound = new_inbound(
+            "00966500000009", agent_id=OTHER_AGENT, called_number="1", sip={"displayName": "Front Desk"}
         )
         desk = (await store.record_inbound(inbound, node="node", ttl_ms=TTL_MS)).call_id
         cases: list[tuple[dict[str, Any], list[str]]] = [
@@ -200,13 +195,9 @@ async def test_a_name_that_a_telephone_showed_goes_with_the_signalling(
 ) -> None:
     clock = Clock()
     async with opened(folder, clock) as store:
-        call = NewInboundCall(
-            company_id="acme",
-            agent_id=AGENT,
-            trunk_id="carrier",
-            phone_number=MARY,
+        call = new_inbound(
+            MARY,
             called_number="+14155550100",
-            webhook_id="wh",
             variables=variables,
             sip={"displayName": "Mary"},
             ringing_at_ms=clock.now_ms,

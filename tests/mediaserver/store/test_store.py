@@ -22,6 +22,7 @@ from tests.support.node.store import (
     opened,
     query,
     queued,
+    record_of,
     settings,
 )
 
@@ -56,11 +57,10 @@ async def test_a_created_key_works_and_is_not_stored(tmp_path: Path, clock: Cloc
     ("company_id", "scopes"), [("nobody", ["calls"]), ("acme", ["everything"]), ("acme", [])]
 )
 async def test_a_key_for_nobody_or_for_nothing_is_refused(
-    tmp_path: Path, clock: Clock, company_id: str, scopes: list[str]
+    store: Store, company_id: str, scopes: list[str]
 ) -> None:
-    async with opened(tmp_path, clock) as store:
-        with pytest.raises(LocalError):
-            await store.create_key(company_id, scopes)
+    with pytest.raises(LocalError):
+        await store.create_key(company_id, scopes)
 
 
 async def test_text_that_no_database_takes_is_written_all_the_same(tmp_path: Path, clock: Clock) -> None:
@@ -117,21 +117,20 @@ async def test_the_whole_file_is_written_and_marked(tmp_path: Path, clock: Clock
 
 
 async def test_the_queue_is_woken_by_what_lets_a_call_go_and_by_nothing_else(
-    tmp_path: Path, clock: Clock
+    store: Store, clock: Clock
 ) -> None:
-    async with opened(tmp_path, clock) as store:
-        assert (await store.hold_place("acme", "room")).rule is None
-        assert await store.leave_leg("another") is False
-        assert (await store.reap_expired()).requeued == ()
-        assert not store.queue_filled.is_set()
-        assert await store.leave_leg("room")
-        assert store.queue_filled.is_set()
-        await store.enqueue(new_call())
-        (claim,) = await store.claim("node", 1, TTL_MS)
-        store.queue_filled.clear()
-        clock.now_ms += 10 * TTL_MS
-        assert (await store.reap_expired()).requeued == (claim.call_id,)
-        assert store.queue_filled.is_set()
+    assert (await store.hold_place("acme", "room")).rule is None
+    assert await store.leave_leg("another") is False
+    assert (await store.reap_expired()).requeued == ()
+    assert not store.queue_filled.is_set()
+    assert await store.leave_leg("room")
+    assert store.queue_filled.is_set()
+    await store.enqueue(new_call())
+    (claim,) = await store.claim("node", 1, TTL_MS)
+    store.queue_filled.clear()
+    clock.now_ms += 10 * TTL_MS
+    assert (await store.reap_expired()).requeued == (claim.call_id,)
+    assert store.queue_filled.is_set()
 
 
 async def test_a_queued_call_is_pending_and_told(tmp_path: Path, clock: Clock) -> None:
@@ -169,47 +168,42 @@ async def test_another_company_sees_nothing(tmp_path: Path, clock: Clock) -> Non
         assert await store.call("acme", "no-such-call") is None
         assert await store.request_hangup("zenith", row.id) is None
         assert (await store.calls("zenith")).items == ()
-        record = await store.call("acme", row.id)
-        assert record is not None
+        record = await record_of(store, row.id)
         assert record.status is CallStatus.PENDING
 
 
-async def test_a_call_of_an_unknown_company_is_refused(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        with pytest.raises(LocalError):
-            await store.enqueue(new_call(company_id="nobody"))
-        assert sum((await store.counts()).stages.values()) == 0
+async def test_a_call_of_an_unknown_company_is_refused(store: Store) -> None:
+    with pytest.raises(LocalError):
+        await store.enqueue(new_call(company_id="nobody"))
+    assert sum((await store.counts()).stages.values()) == 0
 
 
-async def test_pages_are_newest_first_and_complete(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        ids = [row.id for row in await queued(store, 7)]
-        seen: list[str] = []
-        cursor = ""
-        while True:
-            page = await store.calls("acme", cursor=cursor, limit=3)
-            seen += [call.id for call in page.items]
-            cursor = page.cursor
-            if not cursor:
-                break
-        assert seen == ids[::-1]
-        await store.request_hangup("acme", ids[2])
-        page = await store.calls("acme", wanted=CallFilter(status=CallStatus.CANCELLED))
-        assert [call.id for call in page.items] == [ids[2]]
+async def test_pages_are_newest_first_and_complete(store: Store) -> None:
+    ids = [row.id for row in await queued(store, 7)]
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = await store.calls("acme", cursor=cursor, limit=3)
+        seen += [call.id for call in page.items]
+        cursor = page.cursor
+        if not cursor:
+            break
+    assert seen == ids[::-1]
+    await store.request_hangup("acme", ids[2])
+    page = await store.calls("acme", wanted=CallFilter(status=CallStatus.CANCELLED))
+    assert [call.id for call in page.items] == [ids[2]]
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1e9", "9" * 30, "١٢"])
-async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, clock: Clock, cursor: str) -> None:
-    async with opened(tmp_path, clock) as store:
-        with pytest.raises(LocalError, match="cursor"):
-            await store.calls("acme", cursor=cursor)
+async def test_a_cursor_that_is_not_ours_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(LocalError, match="cursor"):
+        await store.calls("acme", cursor=cursor)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 201])
-async def test_a_page_has_a_sensible_size(tmp_path: Path, clock: Clock, limit: int) -> None:
-    async with opened(tmp_path, clock) as store:
-        with pytest.raises(LocalError, match="limit"):
-            await store.calls("acme", limit=limit)
+async def test_a_page_has_a_sensible_size(store: Store, limit: int) -> None:
+    with pytest.raises(LocalError, match="limit"):
+        await store.calls("acme", limit=limit)
 
 
 async def test_a_call_from_start_to_end_tells_everything(tmp_path: Path, clock: Clock) -> None:
@@ -265,13 +259,12 @@ async def test_a_call_from_start_to_end_tells_everything(tmp_path: Path, clock: 
     assert bodies[8]["data"]["recordingUrl"] == "http://here/recording"
 
 
-async def test_an_event_that_does_not_exist_is_a_mistake(tmp_path: Path, clock: Clock) -> None:
-    async with opened(tmp_path, clock) as store:
-        row = await store.enqueue(new_call())
-        with pytest.raises(LocalError, match="no event"):
-            await store.event(row.id, "call.exploded", {})
-        with pytest.raises(LocalError, match="no call"):
-            await store.event("nothing", "turn.completed", {})
+async def test_an_event_that_does_not_exist_is_a_mistake(store: Store) -> None:
+    row = await store.enqueue(new_call())
+    with pytest.raises(LocalError, match="no event"):
+        await store.event(row.id, "call.exploded", {})
+    with pytest.raises(LocalError, match="no call"):
+        await store.event("nothing", "turn.completed", {})
 
 
 async def test_counts_for_the_metrics(tmp_path: Path, clock: Clock) -> None:
@@ -290,8 +283,7 @@ async def test_everything_survives_closing_and_opening(tmp_path: Path, clock: Cl
     async with opened(tmp_path, clock) as store:
         row = await store.enqueue(new_call())
     async with opened(tmp_path, clock) as store:
-        record = await store.call("acme", row.id)
-        assert record is not None
+        await record_of(store, row.id)
         assert [claim.call_id for claim in await store.claim("node", 5, TTL_MS)] == [row.id]
 
 

@@ -78,6 +78,13 @@ def actions(turns: Turns) -> list[Action]:
     return taken
 
 
+def reply_in(turns: Turns) -> StartReply:
+    """The only action, which lets the agent answer."""
+    (reply,) = actions(turns)
+    assert isinstance(reply, StartReply)
+    return reply
+
+
 def at(state: State) -> Turns:
     """A machine at time 0 (-ish) in `state`, by the way that leads there."""
     turns = Turns(SETTINGS, 0.0)
@@ -193,8 +200,7 @@ def test_decoding_begins_in_the_pause_and_the_answer_before_its_end() -> None:
     turns.handle_timer(10.1)
     assert actions(turns) == [Decode(turns.turn), RequestPartial(turns.turn)]
     turns.receive(FinalTranscript(turns.turn, "hello there", 0.8), 10.3)
-    (reply,) = actions(turns)
-    assert isinstance(reply, StartReply)
+    reply = reply_in(turns)
     assert (reply.turn, reply.event, reply.presumed) == (turns.turn, UserSaid("hello there", 0.8), True)
     assert reply.silent_since == 10.0
     assert reply.endpoint_due == pytest.approx(10.5)
@@ -220,8 +226,7 @@ def guessed() -> tuple[Turns, int]:
 
 def test_a_partial_result_is_answered_before_the_final_one() -> None:
     turns, asked = guessed()
-    (reply,) = actions(turns)
-    assert isinstance(reply, StartReply)
+    reply = reply_in(turns)
     assert (reply.presumed, turns.state) == (True, State.PRESUMING)
     turns.receive(FinalTranscript(asked, "hello there", 0.9), 0.35)
     assert turns.timer_at() == pytest.approx(0.5)
@@ -334,8 +339,7 @@ def test_words_that_come_after_the_end_point_are_answered_at_once() -> None:
     turns.handle_timer(0.2)
     actions(turns)
     turns.receive(FinalTranscript(turns.turn, "hello there", 0.8), 0.9)
-    (reply,) = actions(turns)
-    assert isinstance(reply, StartReply)
+    reply = reply_in(turns)
     assert reply.endpoint_due == pytest.approx(0.5)
 
 
@@ -386,8 +390,7 @@ def test_a_long_sound_without_words_is_a_turn_not_understood() -> None:
 def test_reprompts_are_counted_and_speech_resets_the_count() -> None:
     turns = at(State.LISTENING)
     run_until(turns, SETTINGS.reprompt_s)
-    (first,) = actions(turns)
-    assert isinstance(first, StartReply)
+    first = reply_in(turns)
     assert first.event == UserSilent(1)
     turns.receive(ReplyHeard(turns.turn), 9.0)
     turns.receive(SpeechStarted(), 10.0)
@@ -398,8 +401,7 @@ def test_reprompts_are_counted_and_speech_resets_the_count() -> None:
     turns.receive(ReplyHeard(turns.turn), 12.0)
     actions(turns)
     run_until(turns, 12.0 + SETTINGS.reprompt_s)
-    (again,) = actions(turns)
-    assert isinstance(again, StartReply)
+    again = reply_in(turns)
     assert again.event == UserSilent(1)
 
 

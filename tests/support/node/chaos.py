@@ -33,7 +33,7 @@ PER_BATCH = 20
 COMPANIES = ("acme", "zenith")
 
 UNKNOWN = """
-SELECT a.node AS node FROM calls c JOIN attempts a ON a.call_id = c.id WHERE c.status = 'UNKNOWN'
+SELECT node FROM attempts WHERE status = 'UNKNOWN'
 """
 
 STUCK_S = 60.0

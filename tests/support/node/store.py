@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from mediaserver.db.database import Db, bring_up_to_date, open_database
 from mediaserver.db.postgres import Postgres
 from mediaserver.db.sqlite import Sqlite
-from mediaserver.queue.records import CallRow, NewCall
+from mediaserver.queue.records import CallRecord, CallRow, NewCall, NewInboundCall
 from mediaserver.settings import Settings
 from mediaserver.store.store import Store
 from tests.support.node import postgres
@@ -148,6 +148,27 @@ def new_call(number: str = "+966500000001", **changes: Any) -> NewCall:
     return NewCall(**values)
 
 
+def new_inbound(number: str = "+966500000009", **changes: Any) -> NewInboundCall:
+    """A call of somebody to acme."""
+    values: dict[str, Any] = {
+        "company_id": "acme",
+        "agent_id": AGENT,
+        "trunk_id": "carrier",
+        "phone_number": number,
+        "called_number": "+966110000000",
+        "webhook_id": "wh-1",
+        **changes,
+    }
+    return NewInboundCall(**values)
+
+
+async def record_of(store: Store, call_id: str) -> CallRecord:
+    """The record of a call of acme's, which is there."""
+    record = await store.call("acme", call_id)
+    assert record is not None
+    return record
+
+
 async def queued(store: Store, count: int, company_id: str = "acme") -> list[CallRow]:
     """`count` calls in the queue."""
     numbers = [f"+9665{place:08d}" for place in range(count)]
@@ -156,7 +177,12 @@ async def queued(store: Store, count: int, company_id: str = "acme") -> list[Cal
 
 async def query(path: Path, sql: str, **values: Any) -> list[dict[str, Any]]:
     """Rows of the database in the folder `path`, past the store."""
-    db = await open_db(path)
+    return await rows_in(open_db(path), sql, **values)
+
+
+async def rows_in(opening: Awaitable[Db], sql: str, **values: Any) -> list[dict[str, Any]]:
+    """Rows of the database that is being opened, and is closed again."""
+    db = await opening
     try:
         return await db.read(lambda tx: [_as_dict(row) for row in tx.rows(sql, **values)])
     finally:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -59,18 +58,13 @@ def mediaserver(
     command: str, site: Site, *more: str, shadows: Path | None = None, memory_mb: int = 0
 ) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, (str(shadows or ""), os.environ.get("PYTHONPATH"))))
-
-    def limited() -> None:
-        if memory_mb:
-            resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
-
+    limit = ["sh", "-c", f'ulimit -v {memory_mb << 10} && exec "$@"', "sh"] if memory_mb else []
     return subprocess.run(
-        [sys.executable, "-m", "mediaserver", command, "--config", str(site.path), *more],
+        [*limit, sys.executable, "-m", "mediaserver", command, "--config", str(site.path), *more],
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
-        preexec_fn=limited,
         env={**os.environ, "PYTHONPATH": path},
         cwd=site.path.parent,
     )

@@ -663,28 +663,19 @@ async def test_a_yes_to_a_question_that_was_not_heard_does_not() -> None:
     assert web.asked == []
 
 
-async def test_a_yes_that_turns_out_to_be_half_an_answer_does_not() -> None:
+@pytest.mark.parametrize(
+    ("half", "whole", "agreed"), [("yes", "yes but not monday", False), ("oh", "oh yes", True)]
+)
+async def test_a_yes_counts_where_the_whole_answer_is_one(half: str, whole: str, agreed: bool) -> None:
     conversation, _, web = await asked()
-    guess: Any = conversation.respond(said("yes", settled=asyncio.Event().wait))
+    guess: Any = conversation.respond(said(half, settled=asyncio.Event().wait))
     waiting = asyncio.create_task(anext(guess))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await guess.aclose()
-    await acts_of(conversation, said("yes but not monday", continues=True))
-    assert web.asked == []
-
-
-async def test_a_whole_yes_after_half_of_it_does() -> None:
-    conversation, _, web = await asked()
-    guess: Any = conversation.respond(said("oh", settled=asyncio.Event().wait))
-    waiting = asyncio.create_task(anext(guess))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    await guess.aclose()
-    await acts_of(conversation, said("oh yes", continues=True))
-    assert len(web.asked) == 1
+    await acts_of(conversation, said(whole, continues=True))
+    assert len(web.asked) == agreed
 
 
 # After the call ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ caller hears then."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,10 +24,7 @@ from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, voice
 HELLO = UserSaid("hello", 0.9)
 
 
-@pytest.fixture(autouse=True)
-def at_home() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 def made(base_url: str, **settings: Any) -> Llm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -18,11 +18,12 @@ from pipeline.agents.llm.attempt import THOUGHTLESS
 from pipeline.agents.llm.conversation import LlmConversation
 from pipeline.agents.llm.dialect import Dialect
 from pipeline.errors import EngineError, EngineRefused
-from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.transcript import Role, TranscriptEntry
 from tests.support.hostile.wild import DONE, SSE, Piece, WildServer, event, wild_server
 from tests.support.http.chat import acts_of, context
 from tests.support.http.llm import words
+
+pytestmark = pytest.mark.virtual_clock
 
 HELLO = UserSaid("hello", 0.9)
 END = (event(finish="stop"), DONE)
@@ -30,10 +31,7 @@ FINE = (SSE, event({"content": "Fine then."}), *END)
 PING = b": OPENROUTER PROCESSING\n\n"
 
 
-@pytest.fixture(autouse=True)
-def at_home() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 @asynccontextmanager

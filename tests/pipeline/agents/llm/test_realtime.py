@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +17,6 @@ from pipeline.agents.llm.realtime.line import RealtimeLine
 from pipeline.agents.llm.realtime.spoken import SpokenItem
 from pipeline.agents.llm.realtime.table import RealtimeSettings
 from pipeline.agents.llm.realtime.talk import RealtimeTalk, check_session
-from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.session.session import Session
 from pipeline.transcript import Role
 from tests.support.hostile.garbage import uncollected
@@ -26,11 +25,7 @@ from tests.support.http.llm import BOOK, FakeWeb, agent
 from tests.support.http.realtime_server import Call, Part, RealtimeServer, Talk, realtime_server
 from tests.support.speech.conversation import FakeLeg, FakeStt, FakeTts, voice
 
-
-@pytest.fixture(autouse=True)
-def this_machine() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 def spoken(talk: Talk) -> Sequence[Part]:

@@ -7,7 +7,7 @@ import asyncio
 import gzip
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -23,7 +23,6 @@ from pipeline.agents.llm.tools.mcp import McpServer
 from pipeline.agents.llm.tools.schema import Schema
 from pipeline.agents.llm.tools.tool import ToolFailed, ToolSpec
 from pipeline.errors import EngineError
-from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.http import ANSWER_LIMIT, GuardedHttpClient, HttpAnswer, IsWhole
 from pipeline.net.untrusted import MAX_DEPTH
 from tests.support.hostile.wild import SSE, Piece, wild_server
@@ -33,13 +32,6 @@ from tests.support.paths import SUPPORT
 from tests.support.webrtc.web import served
 
 SERVER = SUPPORT / "http" / "mcp_server.py"
-
-
-@pytest.fixture
-def at_home() -> Iterator[None]:
-    """This machine's own addresses may be reached."""
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,15 +33,14 @@ from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeTts, texts
 from tests.support.speech.streaming_server import VENDORS, WORDS, StreamingServer, streaming_server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual_clock
+
 KEYS = {"api_key": "k-1", "resource": "acme", "deployment": "gpt", "model": "m"}
 TIMED = {"deepgram", "assemblyai", "elevenlabs", "speechmatics", "gladia"}
 SPEAKS = {"deepgram", "assemblyai", "elevenlabs", "speechmatics", "soniox", "gladia"}
 
 
-@pytest.fixture(autouse=True)
-def at_home() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 def table(preset: str, server: StreamingServer, **more: Any) -> dict[str, Any]:

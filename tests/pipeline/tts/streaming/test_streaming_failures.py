@@ -12,7 +12,6 @@ import pytest
 from pipeline.agent import Say
 from pipeline.errors import EngineError
 from pipeline.media.playout import Playout
-from pipeline.net.egress import EgressPolicy, egress_policy
 from pipeline.net.web_socket import SocketEndpoint
 from pipeline.session.session import Session
 from pipeline.session.synthesis import Synthesis
@@ -23,13 +22,12 @@ from tests.support.speech.conversation import FakeAgent, FakeLeg, FakeStt
 from tests.support.speech.voice_server import RATE_HZ
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.virtual_clock
+
 LONG = "The first of the offices is in the old town and is open every day of the week from eight."
 
 
-@pytest.fixture(autouse=True)
-def at_home() -> Any:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 async def test_a_mute_service_does_not_hold_up_an_agent_with_much_text() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -44,11 +44,11 @@ from tests.support.webrtc.web import answering
 KEYS = {"api_key": "k-1", "voice": "v-1", "region": "westeurope"}
 WORD = RATE_HZ * WORD_MS // 1000
 
+pytestmark = pytest.mark.virtual_clock
+"""The services answer on the loop of the test: a busy machine delays neither them nor the caller."""
 
-@pytest.fixture(autouse=True)
-def at_home() -> Iterator[None]:
-    with egress_policy(EgressPolicy(["127.0.0.0/8"])):
-        yield
+
+pytestmark = pytest.mark.usefixtures("at_home")
 
 
 def table(preset: str, server: VoiceServer, **more: Any) -> dict[str, Any]:
@@ -572,6 +572,7 @@ async def test_a_voice_outside_of_a_call_has_a_socket_for_each_text() -> None:
         await until(lambda: server.open == 0)
 
 
+@pytest.mark.virtual_clock(only_real=True)  # the suite is another process
 @pytest.mark.parametrize("preset", ["cartesia", pytest.param("deepgram", marks=pytest.mark.nightly("ci"))])
 async def test_a_described_voice_passes_the_suite_that_authors_of_engines_run(preset: str) -> None:
     async with voice_server(VENDORS[preset]) as server:
