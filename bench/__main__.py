@@ -29,6 +29,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "embedded-stt-weights": "bench.embedded_stt.weights:main",
     "people": "bench.people.__main__:main",
     "people-ends": "bench.people.ends:main",
+    "short-turns": "bench.conversation.short_turns:main",
     "vad": "bench.vad.__main__:main",
     "voices": "bench.voices:main",
     "turn-weights": "bench.training.weights:main",

@@ -44,8 +44,9 @@ _THINKING: Final = 0.05
 _WHOLE: Final = 0.45
 """Least probability of a whole order or question, whatever the voice: the turn ends after half a second."""
 
-_WORDED: Final = 0.08
-"""What the words alone must give to such an order: "what does it" wants another word."""
+_WORDED: Final = 0.2
+"""What the words alone must give to such an order: "what does it" wants another word. Not asked of one that
+ends with "that", which the weights count against an end."""
 
 _ANY_DIGITS: Final = Expected(kinds=("digits",))
 _TURN_MS: Final = 200  # least voiced length: an ending's pitch is measured against the pitch before
@@ -138,6 +139,8 @@ def _is_whole(evidence: TurnEvidence, terms: Terms) -> bool:
         return True
     if not is_whole(text.split(), evidence.asked, lists):
         return False
+    if text.endswith((" that", " this")):
+        return True
     words = {name: of for name, of in terms.measures.items() if name in OF_WORDS}
     return ENGLISH.p(Terms(terms.cues, words)) >= _WORDED
 
