@@ -176,10 +176,8 @@ class Call:
         self.on_replace: Callable[[Call, Call], int] = keep_place  # 0: the second takes the place
         self.trace: CallTrace | None = None  # None: the endpoint keeps none
         self.onward = Onward(phone.loop)
-        self._phone = phone
-        self._trunk = trunk
-        self.invite = invite
-        self._stream = stream
+        self._phone, self._trunk = phone, trunk
+        self.invite, self._stream = invite, stream
         self._listener: LegListener | None = None
         self._source: AudioSource | None = None
         self._callbacks: list[StateCallback] = []
