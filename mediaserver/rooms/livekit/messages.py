@@ -104,9 +104,11 @@ def update(participants: Iterable[Participant], reason: LeaveReason | None = Non
 
 
 def vanished(participant: Participant) -> rtc.SignalResponse:
-    """Makes the update by which a participant who stays is gone for others."""
-    info = participant_info(participant)
-    info.state = models.ParticipantInfo.DISCONNECTED
+    """Makes the update by which a participant who stays is gone for others, who are told nothing else of
+    them."""
+    info = models.ParticipantInfo(
+        sid=participant.sid, identity=participant.identity, state=models.ParticipantInfo.DISCONNECTED
+    )
     return rtc.SignalResponse(update=rtc.ParticipantUpdate(participants=[info]))
 
 

@@ -133,7 +133,7 @@ class Signalling(RoomObserver):
         self._tracks = Tracks(participant)
         self._sections_asked = False
         self._agent_spoke = False
-        self._hidden: set[str] = set()  # sids of those whom this client has not been shown
+        self._shown: set[str] = set()  # sids of those whom this client sees
         self._detached_s = 0.0
 
     # The WebSocket ------------------------------------------------------------------------------------------
@@ -143,6 +143,7 @@ class Signalling(RoomObserver):
         self._become(SignalState.ATTACHED)
         self._send, self.heard_s = send, now
         self._room.observe(self)
+        self._shown = {each.sid for each in messages.seen_by(self._room, self._participant)}
         self.send(
             messages.join_response(
                 self._room,
@@ -158,7 +159,9 @@ class Signalling(RoomObserver):
         self._send, self.heard_s, self._tokens = send, now, float(BURST)
         self.send(messages.reconnect_response(last_sequence, ice_servers=self._ice_servers()))
         # All participants: a client takes a missing one for one who left.
-        self.send(messages.update([self._participant, *messages.seen_by(self._room, self._participant)]))
+        others = messages.seen_by(self._room, self._participant)
+        self._shown = {each.sid for each in others}
+        self.send(messages.update([self._participant, *others]))
 
     def detach(self, now: float) -> None:
         """Notes that the WebSocket is lost; the client has `RESUME_S` seconds to resume."""
@@ -342,17 +345,16 @@ class Signalling(RoomObserver):
         elif not participant.permissions.hidden:
             self.send(messages.update([participant], reason))
             self.room_changed(now)
-        self._hidden.discard(participant.sid)
+        self._shown.discard(participant.sid)
 
     def _told_of(self, participant: Participant) -> None:
         """Sends the participant; of one who is hidden from now on, that they have left."""
         if participant is self._participant or not participant.permissions.hidden:
-            self._hidden.discard(participant.sid)
+            self._shown.add(participant.sid)
             self.send(messages.update([participant]))
-        elif participant.sid not in self._hidden:
-            self._hidden.add(participant.sid)
-            if participant.joined_at_ms and participant.was_seen:
-                self.send(messages.vanished(participant))
+        elif participant.sid in self._shown:
+            self._shown.discard(participant.sid)
+            self.send(messages.vanished(participant))
 
     def end(self, reason: LeaveReason) -> None:
         """Sends `LeaveRequest` and leaves the room's observers. Does nothing when called again."""

@@ -306,6 +306,23 @@ def test_others_are_told_of_comings_and_goings_but_not_of_the_hidden() -> None:
     assert ann.last("room_update").room_update.room.num_participants == 2
 
 
+def test_who_hides_is_gone_for_those_who_saw_them_and_nothing_more_is_told() -> None:
+    here = room()
+    ann, boss = Client(here), Client(here, "boss")
+    boss.participant.permissions = Permissions(hidden=True)
+    here.describe(boss.participant, 3.0, attributes={"supervisor.role": "whisper"})
+    (told,) = ann.last("update").update.participants
+    gone = models.ParticipantInfo.DISCONNECTED
+    assert told == models.ParticipantInfo(sid=boss.participant.sid, identity="boss", state=gone)
+    bob, heard = Client(here, "bob"), len(ann.told)
+    here.describe(boss.participant, 4.0, attributes={"supervisor.role": "monitor"})
+    assert (bob.kinds, ann.kinds[heard:]) == (["join"], [])
+    ann.signalling.detach(5.0)
+    ann.signalling.resume(ann.told.append, 6.0, last_sequence=0)
+    here.describe(boss.participant, 7.0, attributes={"supervisor.role": "whisper"})
+    assert ann.kinds[heard:] == ["reconnect", "update"]
+
+
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\x08", bytes(100)])
 def test_what_is_not_the_protocols_is_refused(data: bytes) -> None:
     client = Client(room())
