@@ -47,8 +47,6 @@ class CallDetailRecord(SessionObserver):
         """Faults outside the conversation."""
         self.transfer: dict[str, Any] | None = None
         """The result of a transfer, for the analysis; None without one."""
-        self.on_over: Callable[[], object] | None = None
-        """Called when the call is over."""
         self.take_overs: list[dict[str, Any]] = []
         """The talks of supervisors in the agent's place, for the analysis."""
         self.sip: dict[str, Any] = dict(claim.sip)
@@ -177,9 +175,6 @@ class CallDetailRecord(SessionObserver):
             "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
         )
         store, kept = self._services.store, replace(outcome, sip=self.sip)
-        on_over, self.on_over = self.on_over, None
-        if on_over is not None:
-            on_over()
         self.note("finish", lambda: store.finish(self.claim, kept), done=self.settle)
         self._trace(outcome, direction, ended_at_ms)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
@@ -90,7 +90,9 @@ class PhoneCall:
         self._passed: list[dict[str, Any]] = []  # trunks that did not take the call
         self._stopped = False  # the node stops
         self.leg: AgentsLeg | None = None
-        """Where the agent talks; None before the conversation."""
+        """Where the agent talks; None before the conversation and after it."""
+        self.on_over: Callable[[], object] | None = None
+        """Called once when the conversation is over: who joined it is put out."""
 
     # Dialling and answering ---------------------------------------------------------------------------------
 
@@ -301,6 +303,9 @@ class PhoneCall:
             call = there.call
         if was_transferred(result) and call.state is CallState.ANSWERED and legs is not None:
             result, error = await conversed(self.conversation, there.bridge(), result, caller=call)
+        on_over, self.on_over, self.leg = self.on_over, None, None
+        if on_over is not None:
+            on_over()
         await self._end(call)
         result = await self.conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL

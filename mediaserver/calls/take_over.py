@@ -92,6 +92,11 @@ class TakeOver:
         if on_over is not None:
             on_over(self._over.result())
 
+    @property
+    def ended(self) -> bool:
+        """Whether the supervisor's talk has ended: the agent is about to have the caller back."""
+        return self._over.done()
+
     def end(self, how: TakeOverEnd) -> None:
         """Ends the supervisor's talk; the first end stands."""
         if not self._over.done():

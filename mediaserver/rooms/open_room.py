@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.calls.services import CallProfile, CallServices
+from mediaserver.calls.take_over import TakeOverEnd
 from mediaserver.queue.records import Claim, NewWebCall
 from mediaserver.rooms.active_speakers import Speakers
 from mediaserver.rooms.agent_methods import methods_of
+from mediaserver.rooms.errors import TokenRefused
 from mediaserver.rooms.participant import AGENT_NAME, Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import LeaveReason, Room, RoomObserver
 from mediaserver.rooms.sip_participant import SipParticipant
 from mediaserver.rooms.supervision import Supervision
+from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCall, WebCallRequest
 from pipeline.leg import Leg
 from pipeline.media.bridge import Bridge
@@ -63,6 +66,14 @@ class OpenRoom(RoomObserver):
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
 
+    def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """Has the agent take the call back from a supervisor, who does not come back where they were put
+        out."""
+        if reason is LeaveReason.REMOVED:
+            self.supervision.put_out(participant)
+        lost = reason is LeaveReason.DUPLICATE_IDENTITY
+        self.supervision.left(participant, TakeOverEnd.LOST if lost else TakeOverEnd.HANDED_BACK)
+
     @property
     def begun(self) -> bool:
         """Whether the conversation has begun."""
@@ -78,6 +89,15 @@ class OpenRoom(RoomObserver):
     def agent_id(self) -> str:
         """The id of the agent that talks in the room."""
         return self.request.agent_id
+
+    def admitted(self, grant: Grant) -> Grant:
+        """Returns what a token grants in this room now. Raises `TokenRefused` for a supervisor who was put
+        out, and for anybody else in a phone call."""
+        if grant.role is not None:
+            return replace(grant, role=self.supervision.admitted(grant.identity, grant.role))
+        if self.phone is not None:
+            raise TokenRefused("only supervisors join a phone call")
+        return grant
 
     def people(self) -> dict[Leg, Participant]:
         """Returns the participant of each leg, telephones included."""
@@ -102,6 +122,7 @@ class OpenRoom(RoomObserver):
         participant_legs, self.participant_legs = list(self.participant_legs.values()), {}
         sip_participants, self.sip_participants = list(self.sip_participants.values()), {}
         await asyncio.gather(
+            self.supervision.close(),
             *(leg.gone(reason.value) for leg in participant_legs),
             *(sip_participant.gone() for sip_participant in sip_participants),
         )

@@ -111,8 +111,6 @@ class Participant:
     """Whom the participant hears, and who hears them."""
     supervises: bool = False
     """Whether the participant's token is a supervisor's."""
-    was_seen: bool = False
-    """Whether a supervisor has been shown to others."""
     key_released: bool = False
     """Whether the participant pushes to talk, and does not hold the key."""
     version: int = 0

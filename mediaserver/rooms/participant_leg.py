@@ -73,6 +73,11 @@ class ParticipantLeg:
         """Whether the far end has closed a peer connection on purpose."""
         return any(peer.state is PeerState.LEFT for peer in self.peers)
 
+    @property
+    def heard_s(self) -> float:
+        """When the far end last made or answered a check of the connection, in loop time; 0.0: not yet."""
+        return self.audio.heard_s
+
     def new_peer(self) -> PeerTransport:
         """Makes a peer connection for this participant."""
         stream, track = self._ids

@@ -153,7 +153,7 @@ class RoomRegistry:
             self.check_open()
         if not opened.begun and len(self) >= self._directory.rooms.max_calls:
             raise RoomFull("this server takes no more web calls at the moment")
-        return grant, opened
+        return opened.admitted(grant), opened
 
     async def enter(self, token: str, *, resumable: bool = False) -> Entry:
         """Adds the participant that `token` names to the room. Unless `resumable`, a participant whose media
@@ -194,9 +194,11 @@ class RoomRegistry:
             leaving = self._leave(opened, entry.leg, reason, returns=returns)
             await asyncio.shield(self._goodbye(leaving))
 
-    def opened(self, access: Access, name: str) -> OpenRoom:
-        """Returns a room of this node. Raises `NotFound`, also for a room that `access` does not reach."""
-        return access.agents_thing(self._rooms.get(name), UNKNOWN_ROOM)
+    def opened(self, access: Access, name: str, *, supervised: bool = False) -> OpenRoom:
+        """Returns a room that `access` reaches, a phone call's only where `supervised`. Raises `NotFound`."""
+        found = self._rooms.get(name)
+        there = found is not None and (supervised or found.phone is None)
+        return access.agents_thing(found if there else None, UNKNOWN_ROOM)
 
     def adopt(self, opened: OpenRoom) -> Callable[[], object]:
         """Lets people join `opened`, whose conversation is held elsewhere; returns what puts them out."""
@@ -204,8 +206,8 @@ class RoomRegistry:
         return lambda: self._goodbye(self._close(opened, LeaveReason.ROOM_CLOSED))
 
     def rooms_of(self, access: Access) -> list[OpenRoom]:
-        """Returns the rooms of this node that `access` reaches."""
-        return [each for each in self._rooms.values() if access.reaches(each)]
+        """Returns the rooms of this node that `access` reaches, without those of phone calls."""
+        return [each for each in self._rooms.values() if access.reaches(each) and not each.phone]
 
     def _look_around(self) -> None:
         self._look = self._loop.call_later(LOOK_S, self._look_around)
@@ -280,9 +282,8 @@ class RoomRegistry:
                 self._goodbye(self._leave(opened, leg, reason))
             return
         opened.room.active(leg.participant, now)
-        if leg not in [seat.leg for seat in opened.bridge.seats]:
-            opened.supervision.joined(leg.participant, leg, leg.participant.role)
-            opened.bridge.mute(leg, leg.participant.silenced)
+        opened.supervision.joined(leg.participant, leg)
+        opened.bridge.mute(leg, leg.participant.silenced)
         if leg.participant in opened.room.speakers:
             self._begin(opened)
 

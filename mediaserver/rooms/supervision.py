@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.take_over import TakeOver, TakeOverEnd
 from mediaserver.errors import Conflict
+from mediaserver.rooms.errors import TokenRefused
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.room import Room
@@ -28,6 +29,13 @@ REFUSED: Final = "supervisor.refused"
 LOST_S: Final = 3.0
 """After so long without a packet a supervisor who talks in the agent's place is lost, unless muted: a client
 that suppresses silence sends one every 0.4 s."""
+
+GONE_S: Final = 8.0
+"""After so long without audio and without a check of the connection (RFC 7675), of which each side makes one
+every 4 to 6 s, a supervisor who is muted is lost."""
+
+MUTED_S: Final = 60.0
+"""The longest that a caller is left in silence by a supervisor who is muted."""
 
 
 class Supervised(Protocol):
@@ -48,17 +56,44 @@ class Supervision:
     def __init__(self, opened: Supervised) -> None:
         self._owner = weakref.ref(opened)  # which holds this: both are freed at once
         self._waiting: set[str] = set()  # sids of those who take the call over with their first sound
+        self._roles: dict[str, Role | None] = {}  # by identity, to join again with; None: put out
+        self._muted_s: float | None = None  # since when the one who talks in the agent's place is muted
         self._ears: dict[str, PersonTranscript] = {}  # of those who whisper, by sid
         self._closing: set[asyncio.Task[None]] = set()
 
-    def joined(self, participant: Participant, leg: ParticipantLeg, role: Role) -> None:
-        """Takes a participant whose leg is about to be in the bridge; one who takes the call over listens
-        until something is heard of them."""
-        if role is Role.TAKE_OVER:
+    def admitted(self, identity: str, role: Role) -> Role:
+        """Returns the role for a supervisor whose token has `role`: the one given last, where they were in
+        the call before. Raises `TokenRefused` for one who was put out."""
+        role_now = self._roles.get(identity, role)
+        if role_now is None:
+            raise TokenRefused("this supervisor was put out of the call")
+        return role_now
+
+    def invited(self, identity: str, role: Role) -> None:
+        """Takes that a supervisor is invited, perhaps again: the role counts for earlier tokens too."""
+        if identity in self._roles:
+            self._roles[identity] = role
+
+    def put_out(self, participant: Participant) -> None:
+        """Admits a supervisor no more."""
+        if participant.supervises:
+            self._roles[participant.identity] = None
+
+    def joined(self, participant: Participant, leg: ParticipantLeg) -> None:
+        """Takes a participant whose media is up, for the first time or again; one who takes the call over
+        listens until something is heard of them."""
+        role = participant.role
+        if participant.supervises:
+            role = self._roles.get(participant.identity) or role
+        waits = role is Role.TAKE_OVER
+        if waits:
             self._waiting.add(participant.sid)
             role = Role.MONITOR
-        self._bridge.add(leg, role=role)
+        if self._bridge.seat(leg) is None:
+            self._bridge.add(leg, role=role)
         self._settle(participant, role)
+        if waits:
+            self._roles[participant.identity] = Role.TAKE_OVER
 
     def change(self, participant: Participant, role: Role, now: float) -> None:
         """Gives a supervisor another role. Raises `Conflict` for one who is not in the call yet, and where
@@ -68,12 +103,15 @@ class Supervision:
         if leg is None or seat is None:
             raise Conflict("This supervisor is not in the call yet")
         self._waiting.discard(participant.sid)
+        self._remember(participant, participant.role)
         taken = self._taken_by(participant)
-        if taken is not None:
-            if role is not Role.TAKE_OVER:
-                taken.after = role
-                taken.end(TakeOverEnd.HANDED_BACK)
+        if taken is not None and role is Role.TAKE_OVER:
+            if taken.ended:
+                raise Conflict("The call is being handed back")
             return
+        if taken is not None:
+            taken.after = role
+            taken.end(TakeOverEnd.HANDED_BACK)
         if role is Role.TAKE_OVER:
             self._take_over(participant, leg, seat, now)
         else:
@@ -83,7 +121,7 @@ class Supervision:
     def left(self, participant: Participant, how: TakeOverEnd = TakeOverEnd.HANDED_BACK) -> None:
         """Takes that a supervisor has left, or that their connection is lost."""
         self._waiting.discard(participant.sid)
-        self._close_ears(participant)
+        self._close_ears(participant.sid)
         taken = self._taken_by(participant)
         if taken is not None:
             taken.end(how)
@@ -99,6 +137,10 @@ class Supervision:
         taken = self._conversation.taken_over if self._conversation is not None else None
         if taken is not None:
             self._check_heard(taken, now)
+
+    async def close(self) -> None:
+        """Waits for the last words of those who have left."""
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     def whisper(self, text: str) -> None:
         """Tells the agent something that the caller does not hear. Raises `Conflict`."""
@@ -127,6 +169,7 @@ class Supervision:
             began=conversation.began,
         )
         conversation.take_over(taken)
+        self._muted_s = None
         taken.on_over = lambda how: self._over(participant, taken, how)
 
     def _over(self, participant: Participant, taken: TakeOver, how: TakeOverEnd) -> None:
@@ -140,18 +183,29 @@ class Supervision:
         if participant is None or seat is None:
             taken.end(TakeOverEnd.LOST)
             return
-        muted = any(track.muted for track in participant.tracks.values())
-        if not muted and now - seat.heard_s > LOST_S:
+        if not any(track.muted for track in participant.tracks.values()):
+            self._muted_s = None
+            lost = now - seat.heard_s > LOST_S
+        else:
+            self._muted_s = now if self._muted_s is None else self._muted_s
+            heard_s = max(seat.heard_s, self._opened.participant_legs[participant.sid].heard_s)
+            lost = now - heard_s > GONE_S or now - self._muted_s > MUTED_S
+        if lost:
             taken.end(TakeOverEnd.LOST)
+
+    def _remember(self, participant: Participant, role: Role) -> None:
+        """Keeps the role with which a supervisor joins again: one who talked in the agent's place listens."""
+        if participant.supervises and self._roles.get(participant.identity, role) is not None:
+            self._roles[participant.identity] = Role.MONITOR if role is Role.TAKE_OVER else role
 
     def _settle(self, participant: Participant, role: Role) -> None:
         """Shows the role to clients, and listens to who whispers."""
         participant.role = role
         if not participant.supervises:
             return
+        self._remember(participant, role)
         participant.permissions = replace(participant.permissions, hidden=role in UNSEEN)
         now = asyncio.get_running_loop().time()
-        participant.was_seen |= not participant.permissions.hidden
         self._opened.room.describe(participant, now, attributes={ROLE: role.value, REFUSED: ""})
         if role is Role.TAKE_OVER:
             agent = self._opened.room.agent
@@ -159,7 +213,7 @@ class Supervision:
         if role is Role.WHISPER:
             self._open_ears(participant)
         else:
-            self._close_ears(participant)
+            self._close_ears(participant.sid)
 
     def _open_ears(self, participant: Participant) -> None:
         conversation, leg = self._conversation, self._opened.participant_legs.get(participant.sid)
@@ -179,9 +233,9 @@ class Supervision:
         told = self._conversation is not None and self._conversation.whisper(text)
         log.info("supervisor whispered", extra={"call_id": self._opened.room.name, "told": told})
 
-    def _close_ears(self, participant: Participant) -> None:
-        ears = self._ears.pop(participant.sid, None)
-        leg = self._opened.participant_legs.get(participant.sid)
+    def _close_ears(self, sid: str) -> None:
+        ears = self._ears.pop(sid, None)
+        leg = self._opened.participant_legs.get(sid)
         seat = self._bridge.seat(leg) if leg is not None else None
         if seat is not None:
             seat.follower = None

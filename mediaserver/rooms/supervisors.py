@@ -42,6 +42,7 @@ class Supervisors:
             permissions=Permissions(publish_data=False, update_own_metadata=False, hidden=True),
             role=Role(role),
         )
+        opened.supervision.invited(identity, Role(role))
         token = self._room_registry.mint(grant)
         return JoinGrant(self._room_registry.server_url(), opened.room.name, token, identity)
 
@@ -81,7 +82,7 @@ class Supervisors:
         """Returns the room of a call, which a phone call has from now on. The caller of this method has
         checked that `access` reaches the call. Raises `Conflict`."""
         if call_id in self._room_registry:
-            opened = self._room_registry.opened(access, call_id)
+            opened = self._room_registry.opened(access, call_id, supervised=True)
             if not opened.begun:
                 raise Conflict(ELSEWHERE)
             return opened
@@ -100,5 +101,5 @@ class Supervisors:
         caller = phone_participant(claim.phone_number, status="active")
         room.join(caller, now)
         room.active(caller, now)
-        call.cdr.on_over = self._room_registry.adopt(opened)
+        call.on_over = self._room_registry.adopt(opened)
         return opened

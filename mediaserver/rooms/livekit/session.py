@@ -317,6 +317,7 @@ class SdkSession:
             metadata=participant.metadata,
             attributes=dict(participant.attributes),
             permissions=participant.permissions,
+            role=participant.role if participant.supervises else None,
         )
 
     # End of the session -------------------------------------------------------------------------------------

@@ -94,6 +94,11 @@ class SecureLink:
         if aim is not None:
             aim(self._path.target)
 
+    @property
+    def heard_s(self) -> float:
+        """When the far end last made or answered a check of the connection, in loop time."""
+        return self._path.heard_s
+
     def hear(self, stream: int) -> None:
         """RTP that comes is that of `stream` from now on; `NO_STREAM`: of none."""
         self._path.stream = stream
@@ -154,6 +159,12 @@ class RoomAudio:
             remote_fraction_lost=remote.fraction_lost,
             rtt_ms=remote.rtt_ms,
         )
+
+    @property
+    def heard_s(self) -> float:
+        """When the far end last made or answered a check of its connections, in loop time; 0.0: not yet."""
+        links = (self._heard_on, self._spoken_on)
+        return max((link.heard_s for link in links if link is not None), default=0.0)
 
     def attach(self, listener: LegListener | None, source: AudioSource | None) -> None:
         """Attaches a listener and a source; None detaches."""

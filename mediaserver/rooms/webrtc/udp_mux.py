@@ -79,9 +79,19 @@ class _Nominated(dict[int, Any]):
 
 class Path:
     """One peer connection on the shared port. `on_report` takes SRTCP datagrams; `on_target` is told where
-    media goes, each time ICE nominates a pair, and None when there is none any more."""
+    media goes, each time ICE nominates a pair, and None when there is none any more. `heard_s`: loop time of
+    the far end's last STUN message."""
 
-    __slots__ = ("_lanes", "_port", "_stream", "addresses", "connection", "on_report", "on_target")
+    __slots__ = (
+        "_lanes",
+        "_port",
+        "_stream",
+        "addresses",
+        "connection",
+        "heard_s",
+        "on_report",
+        "on_target",
+    )  # fmt: skip
 
     def __init__(self, port: MediaPort, connection: ice.Connection) -> None:
         self._port = port
@@ -89,6 +99,7 @@ class Path:
         self.addresses: list[tuple[socket.socket, tuple[str, int]]] = []
         self.connection = connection
         self.on_report: ReportSink | None = None
+        self.heard_s = 0.0
         self._stream = NO_STREAM
         self.on_target: Callable[[Target | None], None] | None = None
         connection._nominated = _Nominated(self._nominated)
@@ -379,6 +390,7 @@ class MediaPort:
             lane = self._asked.get(data[8:20])
         try:
             if lane is not None:
+                lane.path.heard_s = self._loop.time()
                 lane.protocol.datagram_received(data, address)
         except _MALFORMED:
             lane = None

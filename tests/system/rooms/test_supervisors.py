@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.rooms.web_call import WebCallRequest
 from pipeline.audio import Pcm
+from pipeline.result import SessionResult
 from sip.call import Call
 from tests.support.http.models import fake_models
 from tests.support.node.node import KEY, NUMBER, Client, bearer, place_call, running, until_final
@@ -138,7 +140,7 @@ def microphone(tmp_path: Path) -> str:
 
 
 async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
-    microphone: str, tmp_path: Path
+    microphone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site, kept = write_transfer_site(tmp_path, more=AGENT), tmp_path / "kept.wav"
     with fake_models():
@@ -167,15 +169,44 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
             caller.hums = False
 
             await becomes(client, call_id, "boss", "monitor")
+            status, _ = await ask(client, "patch", f"{call_id}/supervisors/boss", role="take_over")
+            assert status == 409  # the agent has not got the caller back yet
+            await becomes(client, call_id, "boss", "whisper")
+            assert await roles(client, call_id) == {"boss": "whisper"}
             await caller.hears(AGENT_HZ)
-            await boss.end()
+            await for_supervisors_alone(client, call_id)
+            joining = tried_at_the_end(client, call_id, monkeypatch)
             await people.calls[DESK].hang_up()
             report = await until_final(client, call_id, key=WEB_KEY)
+            await boss.event("closed")
+            assert joining == [409]
     said = [line["role"] for line in report["transcript"]]
     assert {"agent", "colleague", "caller"} <= set(said)
     assert said.index("colleague") < len(said) - 1 - said[::-1].index("agent")  # the agent goes on after it
     [taken] = report["analysis"]["takeOvers"]
     assert (taken["by"], taken["ended"]) == ("boss", "handed_back")
+
+
+async def for_supervisors_alone(client: Client, call_id: str) -> None:
+    """A phone call is no room for web calls, whatever the key."""
+    room, key = f"/api/v1/rooms/{call_id}", WEB_KEY
+    assert (await asked(client, f"{room}/participants", key=key))[0] == 404
+    status, _ = await asked(client, f"{room}/tokens", key=key, method="post", identity="eve", hidden=True)
+    assert status == 404
+    assert (await asked(client, f"{room}/participants/boss", key=key, method="delete"))[0] == 404
+
+
+def tried_at_the_end(client: Client, call_id: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What is answered to a supervisor who comes when the call is over, while the agent reports on it."""
+    told: list[int] = []
+    debrief = LiveConversation.debrief
+
+    async def late(self: LiveConversation, result: SessionResult | None) -> SessionResult | None:
+        told.append((await ask(client, "post", f"{call_id}/supervisors", role="monitor"))[0])
+        return await debrief(self, result)
+
+    monkeypatch.setattr(LiveConversation, "debrief", late)
+    return told
 
 
 async def transcript_of(client: Client, call_id: str) -> list[str]:
