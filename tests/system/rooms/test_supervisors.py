@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mediaserver.admin.access import Access
 from mediaserver.calls.live_conversation import LiveConversation
+from mediaserver.rooms.supervision import GONE_S
 from mediaserver.rooms.web_call import WebCallRequest
 from pipeline.audio import Pcm
 from pipeline.result import SessionResult
@@ -146,7 +148,7 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
     with fake_models():
         async with (
             telephones(site) as people,
-            running(site) as (_, client),
+            running(site) as (server, client),
             rtc_client(wav=microphone, loop=True, keep=str(kept)) as boss,
         ):
             call_id = await place(client)
@@ -167,6 +169,9 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
             assert not caller.heard(AGENT_HZ)
             assert caller.heard(BOSS_HZ)
             caller.hums = False
+            opened = server.room_registry.opened(Access("desk"), call_id, supervised=True)
+            [leg] = opened.participant_legs.values()
+            assert asyncio.get_running_loop().time() - leg.heard_s < GONE_S  # by checks, were it muted
 
             await becomes(client, call_id, "boss", "monitor")
             status, _ = await ask(client, "patch", f"{call_id}/supervisors/boss", role="take_over")
