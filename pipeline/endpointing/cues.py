@@ -169,15 +169,12 @@ def is_question(words: list[str], lists: WordLists) -> bool:
 
 
 def is_whole(words: list[str], asked: str, lists: WordLists) -> bool:
-    """Whether `words` may be a whole request, a whole short question, or one of the things between which
-    `asked` lets choose."""
+    """Whether `words` are a short request or question that ends with "that" or "this", or one of the things
+    between which `asked` lets choose."""
     if _chooses(words, asked, lists):
         return True
-    last = words[-1]
-    if len(words) not in _WHOLE_WORDS or last in lists.wanting or len(last) == 1 or _is_number(last, lists):
-        return False
-    begun = words[0] in lists.imperatives | lists.asking
-    return begun and (last in _POINTING or not dangles(words, lists))
+    pointing = len(words) in _WHOLE_WORDS and words[-1] in _POINTING
+    return pointing and words[0] in lists.imperatives | lists.asking
 
 
 def _chooses(words: list[str], asked: str, lists: WordLists) -> bool:

@@ -42,11 +42,7 @@ _ANSWERED: Final = 0.97
 _DICTATING: Final = 0.03
 _THINKING: Final = 0.05
 _WHOLE: Final = 0.45
-"""Least probability of a whole order or question, whatever the voice: the turn ends after half a second."""
-
-_WORDED: Final = 0.2
-"""What the words alone must give to such an order: "what does it" wants another word. Not asked of one that
-ends with "that", which the weights count against an end."""
+"""Least probability of an order or a question that is whole, whatever the voice: half a second ends it."""
 
 _ANY_DIGITS: Final = Expected(kinds=("digits",))
 _TURN_MS: Final = 200  # least voiced length: an ending's pitch is measured against the pitch before
@@ -83,7 +79,7 @@ class BuiltInDetector:
         if ENDS not in terms.measures:
             return OTHERS.p(terms, heard=WORDS in terms.measures)
         p = ENGLISH.p(terms)
-        return _WHOLE if p < _WHOLE and _is_whole(evidence, terms) else p
+        return _WHOLE if p < _WHOLE and _is_whole(evidence) else p
 
     def terms(self, evidence: TurnEvidence) -> Terms:
         """Gives the cues and measures of `evidence`, by their names in `pipeline.endpointing.weights`."""
@@ -132,17 +128,10 @@ def unfinished(evidence: TurnEvidence) -> bool:
     return Completeness(lists).unfinished(plain(evidence.words))
 
 
-def _is_whole(evidence: TurnEvidence, terms: Terms) -> bool:
+def _is_whole(evidence: TurnEvidence) -> bool:
     lists = evidence.lists or word_lists(evidence.language)
     text = plain(evidence.words)
-    if text in lists.orders:
-        return True
-    if not is_whole(text.split(), evidence.asked, lists):
-        return False
-    if text.endswith((" that", " this")):
-        return True
-    words = {name: of for name, of in terms.measures.items() if name in OF_WORDS}
-    return ENGLISH.p(Terms(terms.cues, words)) >= _WORDED
+    return text in lists.orders or is_whole(text.split(), evidence.asked, lists)
 
 
 def _of_the_voice(voice: Prosody, *, asking: bool) -> Iterator[tuple[str, float]]:

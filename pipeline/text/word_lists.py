@@ -194,7 +194,9 @@ _ENGLISH: Final = WordLists(
         stop, stop it, stop that, stop please, cancel, cancel that, cancel it, help, quiet, be quiet, shut up,
         enough, thats enough, never mind, forget it, forget that, repeat that, repeat, again, say that again,
         operator, human, agent, representative, thats wrong, thats not right, not interested, what, who, why,
-        go back, start over, skip it, skip that, hang up, leave me alone, go away
+        go back, start over, skip it, skip that, hang up, leave me alone, go away, talk to a person,
+        let me talk to a person, let me speak to a person, let me talk to someone, let me speak to someone,
+        let me talk to an agent, let me speak to an agent, speak to an agent, speak to a person
     """),
     imperatives=_set("""
         let give tell send cancel stop call put transfer connect repeat say show take book change check speak
