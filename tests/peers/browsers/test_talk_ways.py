@@ -279,9 +279,11 @@ THROUGH = """
   };
   window.patched = 0;
   window.broken = 0;
+  window.held = undefined;
   const ask = window.fetch;
   window.fetch = async (url, request) => {
     const mine = request?.method === 'PATCH' ? patched += 1 : Infinity;
+    if (mine < Infinity) await held;
     const answer = await ask(url, request);
     if (mine <= broken) answer.text = () => Promise.reject(new TypeError('cut off'));
     return answer;
@@ -333,18 +335,15 @@ async def test_a_network_that_is_gone_for_a_while_is_told_and_the_call_goes_on(
     site: Node, page: Page
 ) -> None:
     async with talking_through_a_relay(site, page) as network:
-        await page.run("broken = 1")  # an attempt whose answer is cut off is followed by another one
+        await page.run("broken = 2, held = new Promise((go) => { window.go = go; }), 1")
         network.cut = True
-        await page.until(f"{STATE}.startsWith('The network changed')")
-        await page.until("patched > 1")
+        await page.run("dispatchEvent(new Event('online'))")
+        await page.until(f"{STATE}.startsWith('The network changed')")  # while an attempt goes on already
+        await page.run("go()")
+        await page.until("patched > 2")  # after one that was late, and one whose answer is cut off
         network.cut = False
         await page.until(f"!{STATE}.startsWith('The network changed')")
         await hears(page)
-        network.cut = True
-        await page.run("dispatchEvent(new Event('online'))")  # told while the page tries already, too
-        await page.until(f"{STATE}.startsWith('The network changed')")
-        network.cut = False
-        await page.until(f"!{STATE}.startsWith('The network changed')")
 
 
 async def test_a_network_that_stays_away_ends_the_call_in_words(site: Node, page: Page) -> None:
