@@ -119,6 +119,7 @@ async def test_the_talk_page_is_no_door_for_other_pages(tmp_path: Path) -> None:
         assert (await opened(client, Origin=own)).status == 200
         behind_a_proxy = {"Origin": "https://voice.example.com", "Sec_Fetch_Site": "same-origin"}
         assert (await opened(client, **behind_a_proxy)).status == 200
+        assert {(await opened(client, Origin=SHOP)).status for _ in range(9)} == {403, 429}
 
 
 async def test_any_page_where_the_list_says_so(tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ SLOW_PROMPT = """
 """
 """Asks the person for the microphone until `answer` is called."""
 
+NO_SPEAKERS = """
+(() => {
+  const devices = navigator.mediaDevices, real = devices.enumerateDevices.bind(devices);
+  devices.enumerateDevices = async () => (await real()).filter(({ kind }) => kind !== 'audiooutput');
+  devices.dispatchEvent(new Event('devicechange'));
+})()
+"""
+"""Unplugs every speaker."""
+
 OPEN_TRACKS = "streams.flatMap(each => each.getTracks()).filter(each => each.readyState === 'live')"
 SENT = "peers[0].getSenders()[0].track"
 CHECK = "document.getElementById('sound').open = true"
@@ -118,6 +127,8 @@ async def test_the_level_is_checked_before_the_call_and_devices_are_chosen(site:
     speaker = await page.run(choice("speakers", 2))
     assert speaker
     await page.until(f"document.getElementById('voice').sinkId === {speaker!r}")
+    await page.run(NO_SPEAKERS)
+    await page.until("document.getElementById('voice').sinkId === ''")
     asked = await page.run("streams.length")
     await page.run(PRESS)
     await page.until(f"{STATE} === 'Speaking'")
@@ -175,6 +186,7 @@ async def test_muted_says_muted(site: Node, page: Page) -> None:
 
 async def test_a_key_and_a_button_are_held_to_talk(site: Node, page: Page) -> None:
     await page.run(tick("push-to-talk"))
+    await page.run("document.getElementById('talk').focus()")
     await page.run(PRESS)
     await page.until(f"{STATE} === 'You are muted' || {STATE} === 'Speaking · You are muted'")
     assert await page.run(f"{SENT}.enabled") is False
