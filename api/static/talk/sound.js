@@ -43,7 +43,7 @@ export class Sound {
     const stream = this.#checked;
     this.#checked = null;
     if (stream) return stream;
-    await this.#list(); // the device that was chosen may be gone
+    if (this.#microphones.value) await this.#list(); // what was chosen may be gone
     return openMicrophone(this.#microphones.value);
   }
 
@@ -65,7 +65,7 @@ export class Sound {
 
   // Browsers name devices once one of them was given.
   async #list() {
-    const devices = (await navigator.mediaDevices?.enumerateDevices()) ?? [];
+    const devices = await navigator.mediaDevices.enumerateDevices();
     this.#fill(this.#microphones, devices.filter(({ kind }) => kind === "audioinput"));
     const speakers = "setSinkId" in this.#voice ? devices.filter(({ kind }) => kind === "audiooutput") : [];
     this.#fill(this.#speakers, speakers);
