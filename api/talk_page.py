@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -20,6 +19,7 @@ from mediaserver.calls.validation import uuid_in
 from mediaserver.errors import Forbidden, UnknownKey
 from mediaserver.rooms.web_call import WebCallRequest
 from mediaserver.settings import CompanySettings
+from mediaserver.settings.values import web_origin
 
 TALKS: web.AppKey[PublicTalk] = web.AppKey("talks", PublicTalk)
 """The open talks per client address."""
@@ -83,19 +83,19 @@ async def session(request: web.Request) -> web.Response:
     """Opens a room for an anonymous visitor where the agent's company lets the asking page's visitors talk;
     answers the token."""
     server = request.app[SERVER]
+    talks, address = request.app[TALKS], neighbourhood(request)
+    talks.take(address, asyncio.get_running_loop().time())
     agent = server.directory.agent(uuid_in(request.match_info["agent"]))
     company = server.directory.company(agent.company) if agent is not None else None
     if agent is None or company is None:
         raise UnknownKey(NEEDS_TOKEN)
     check_origin(request, company)
-    talks, address = request.app[TALKS], neighbourhood(request)
     room_registry = server.room_registry
-    talks.take(address, asyncio.get_running_loop().time())
     await server.web_calls.check_vacancy(company.id)
-    talks.check(address)  # nothing is awaited between this and `opened`
+    talks.check(address, company.id)  # nothing is awaited between this and `opened`
     visitor = WebCallRequest(agent_id=agent.id, name="Visitor", join_within_s=JOIN_S)
     join_grant = room_registry.invite(company.id, visitor)
-    talks.opened(address, join_grant.room_name)
+    talks.opened(join_grant.room_name, address, company.id)
     return web.json_response(
         {
             "serverUrl": join_grant.server_url,
@@ -130,8 +130,11 @@ def check_origin(request: web.Request, company: CompanySettings) -> None:
 
 
 def _is_own(request: web.Request, origin: str) -> bool:
-    """Whether `origin` is this server's, as the browser says or by its host."""
-    return request.headers.get("Sec-Fetch-Site") == "same-origin" or urlsplit(origin).netloc == request.host
+    """Whether `origin` is this server's, as the browser says, by its host, or by `public_url` where a proxy
+    has rewritten the host."""
+    public = web_origin(request.app[SERVER].settings.server.public_url)
+    ours = {f"http://{request.host}", f"https://{request.host}", public}
+    return request.headers.get("Sec-Fetch-Site") == "same-origin" or origin in ours
 
 
 async def open_to_pages(request: web.Request, response: web.StreamResponse) -> None:

@@ -17,7 +17,7 @@ PAGE_HEADERS: Final[Mapping[str, str]] = {"Referrer-Policy": "no-referrer", **PA
 COMPRESSED_TO: Final = 64 * 1024
 """Octets of a file up to which the event loop has time to compress the file."""
 
-_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "Range")
+_CONDITIONS: Final = ("If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range")
 
 
 class StaticFiles:
@@ -34,7 +34,9 @@ class StaticFiles:
         if name not in self._octets:
             raise web.HTTPNotFound
         response = web.FileResponse(self._folder / name, headers=self._headers)
-        # aiohttp would write the gzip of nothing after a 304, and a range of the compressed file.
-        if self._octets[name] <= COMPRESSED_TO and not any(each in request.headers for each in _CONDITIONS):
+        # aiohttp would write the gzip of nothing after a 304 or 412 and to HEAD, and a range of the
+        # compressed file.
+        plain = request.method == "GET" and not any(each in request.headers for each in _CONDITIONS)
+        if plain and self._octets[name] <= COMPRESSED_TO:
             response.enable_compression()
         return response

@@ -1,4 +1,5 @@
-"""Limits the talks that visitors open without a key: of one address, and of all together, on this node.
+"""Limits the talks that visitors open without a key: of one address, of one company,
+and of all together, on this node.
 
 No clock, no I/O. A talk counts for as long as its room is open."""
 
@@ -10,7 +11,7 @@ from mediaserver.admission.rate_limits import RateLimit
 from mediaserver.errors import TooMany
 from mediaserver.settings import RoomsSettings
 
-JOIN_S = 60.0
+JOIN_S = 15.0
 """Seconds after which a room that no visitor has joined is closed: the page joins at once."""
 
 FULL_RETRY_S = 30
@@ -23,9 +24,11 @@ class PublicTalk:
     def __init__(self, settings: RoomsSettings, *, is_open: Callable[[str], bool]) -> None:
         self._at_once = settings.public_talk_at_once
         self._at_once_each = settings.public_talk_at_once_each
+        self._at_once_company = (settings.public_talk_at_once + 1) // 2
         self._rate = RateLimit(settings.public_talk_per_minute_each)
         self._is_open = is_open
-        self._rooms: dict[str, str] = {}  # room to address: at most `public_talk_at_once`
+        # Room to address and company: at most `public_talk_at_once`.
+        self._rooms: dict[str, tuple[str, str]] = {}
 
     def take(self, address: str, now: float) -> None:
         """Counts a request of `address`. Raises `TooMany` where `address` asks too often."""
@@ -33,14 +36,16 @@ class PublicTalk:
         if wait_s > 0:
             raise TooMany("Too many conversations from your address", retry_after_s=int(wait_s) + 1)
 
-    def check(self, address: str) -> None:
-        """Raises `TooMany` where too many rooms are open, those of `address` or all together."""
+    def check(self, address: str, company: str) -> None:
+        """Raises `TooMany` where too many rooms are open: those of `address`, those of `company`, which gets
+        half of all so that it leaves others some, or all together."""
         self._rooms = {room: who for room, who in self._rooms.items() if self._is_open(room)}
-        if sum(who == address for who in self._rooms.values()) >= self._at_once_each:
+        addresses, companies = ([pair[place] for pair in self._rooms.values()] for place in (0, 1))
+        if addresses.count(address) >= self._at_once_each:
             raise TooMany("Too many conversations at once from your address", retry_after_s=FULL_RETRY_S)
-        if len(self._rooms) >= self._at_once:
+        if companies.count(company) >= self._at_once_company or len(self._rooms) >= self._at_once:
             raise TooMany("Too many conversations at once", retry_after_s=FULL_RETRY_S)
 
-    def opened(self, address: str, room: str) -> None:
-        """Counts `room` as opened by `address`."""
-        self._rooms[room] = address
+    def opened(self, room: str, address: str, company: str) -> None:
+        """Counts `room` as opened by `address` at `company`."""
+        self._rooms[room] = address, company

@@ -143,10 +143,25 @@ def _header_pattern(value: str) -> str:
 _name = formed(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "must be 1 to 64 letters, digits, dots, dashes or underscores"
 )
-_origin = formed(
+_origin_form = formed(
     r"\*|https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?",
     'must be "*" or an origin such as "https://phone.example.com"',
 )
+
+
+def web_origin(url: str) -> str:
+    """Returns the origin of a URL as browsers write it: without the port that its scheme has anyway. Raises
+    ValueError where the port is out of range."""
+    parts = urlsplit(url)
+    has_usual_port = parts.port == {"http": 80, "https": 443}[parts.scheme]
+    host = parts.netloc.rpartition(":")[0] if has_usual_port else parts.netloc
+    return f"{parts.scheme}://{host.lower()}"
+
+
+def _origin(value: str) -> str:
+    return value if _origin_form(value) == "*" else web_origin(value)
+
+
 _prefix = formed(r"[1-9]\d{0,14}", 'must be digits that begin with a country code, without "+"')
 _variable_name = formed(
     r"[A-Za-z_][A-Za-z0-9_.-]{0,63}",

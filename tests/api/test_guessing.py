@@ -139,7 +139,7 @@ async def begin(client: Client, address: str, agent: str = AGENT) -> tuple[int, 
 
 async def test_visitors_are_limited_each_and_together(tmp_path: Path) -> None:
     site = write_web_site(tmp_path, public=True)
-    limits = "[rooms]\npublic_talk_at_once = 7\npublic_talk_at_once_each = 3\n"
+    limits = "[rooms]\npublic_talk_at_once = 13\npublic_talk_at_once_each = 3\n"
     site.change("[server]\n", PROXY).change("[rooms]\n", limits)
     async with running(site) as (server, client):
         first = [await begin(client, "203.0.113.9") for _ in range(200)]
@@ -177,5 +177,5 @@ async def test_a_visitor_who_does_not_come_gives_the_place_back(site: Node) -> N
     room_registry: RoomRegistry = server.room_registry
     (name,) = room_registry._rooms
     room = room_registry._rooms[name].room
-    assert room.expired(room._created_s + 61)
-    assert not room.expired(room._created_s + 59)
+    assert room.expired(room._created_s + 16)
+    assert not room.expired(room._created_s + 14)

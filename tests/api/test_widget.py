@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
 from collections.abc import AsyncIterator
@@ -23,7 +24,9 @@ SESSION = f"/talk/{AGENT}/session"
 @pytest.fixture
 async def shops(tmp_path: Path) -> AsyncIterator[Node]:
     """Its company lets visitors of one other origin talk, and nobody else."""
-    async with running(write_web_site(tmp_path, talk_origins=[SHOP])) as site:
+    there = write_web_site(tmp_path, talk_origins=[f"{SHOP}:443"])
+    there.change("[rooms]\n", "[rooms]\npublic_talk_per_minute_each = 600\n")  # a refusal counts, too
+    async with running(there) as site:
         yield site
 
 
@@ -65,14 +68,41 @@ async def test_a_page_that_has_the_script_is_told_that_it_has(shops: Node) -> No
         assert "currentScript" in await answer.text()
 
 
+async def test_what_is_asked_without_its_body_has_none(shops: Node) -> None:
+    _, client = shops
+    stale = "Wed, 21 Oct 2015 07:28:00 GMT"
+    asks = (
+        ("HEAD", "Accept: */*", 200),
+        ("GET", 'If-Match: "another"', 412),
+        ("GET", f"If-Unmodified-Since: {stale}", 412),
+        ("GET", "Accept: */*", 200),
+    )
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    for method, header, status in asks:  # each begins where the one before ended
+        asked = f"{method} /widget.js HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n{header}\r\n\r\n"
+        writer.write(asked.encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(f"HTTP/1.1 {status} ".encode()), (method, header, head)
+        if status == 412:
+            assert b"Content-Length: 0" in head
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_pages_of_listed_origins_alone_open_talks(shops: Node) -> None:
     server, client = shops
     own = str(client.make_url("/")).rstrip("/")
-    for origin in ("https://evil.example", "https://www.example.com.evil.example", "null", f"{SHOP}:8443"):
+    for origin in (
+        "https://evil.example",
+        "https://www.example.com.evil.example",
+        "null",
+        f"{SHOP}:8443",
+        "http://[",
+    ):
         answer = await opened(client, Origin=origin)
         assert answer.status == 403, origin
         assert answer.headers["Access-Control-Allow-Origin"] == "*"  # it may read why
-    for headers in ({}, {"Origin": own}):
+    for headers in ({}, {"Origin": own}, {"Origin": server.settings.server.public_url}):
         assert (await opened(client, **headers)).status == 401
     assert server.room_registry.rooms == 0
     answer = await opened(client, Origin=SHOP)
@@ -89,6 +119,7 @@ async def test_the_talk_page_is_no_door_for_other_pages(tmp_path: Path) -> None:
         assert (await opened(client, Origin=own)).status == 200
         behind_a_proxy = {"Origin": "https://voice.example.com", "Sec_Fetch_Site": "same-origin"}
         assert (await opened(client, **behind_a_proxy)).status == 200
+        assert {(await opened(client, Origin=SHOP)).status for _ in range(9)} == {403, 429}
 
 
 async def test_any_page_where_the_list_says_so(tmp_path: Path) -> None:

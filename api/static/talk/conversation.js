@@ -1,6 +1,6 @@
 // Conversations with one agent, one at a time: the microphone, the invitation, the call. Leaves as DOM events:
-// state {state}, muted {muted}, agent {name}, microphone {stream}, voice {stream}, words and turn as WhipCall has them,
-// and at the end over {reason} or failed {error}.
+// state {state}, muted {muted}, agent {name}, microphone {stream}, unplugged {error} where no other microphone is there,
+// voice {stream}, words and turn as WhipCall has them, and at the end over {reason} or failed {error}.
 
 import { release } from "./microphone.js";
 import { WhipCall, ask, refusal } from "./whip.js";
@@ -35,15 +35,16 @@ export class Conversation extends EventTarget {
   // `open` gives the stream of a microphone, or null where nothing is said aloud.
   async begin(open) {
     if (this.#current) return;
-    const ours = (this.#current = { stream: null, call: null, invitation: "" });
+    // `streams`: every microphone that is open, while one takes the place of another.
+    const ours = (this.#current = { open, stream: null, streams: new Set(), call: null, invitation: "" });
     this.#show("connecting");
     try {
-      await this.#connect(ours, open);
+      await this.#connect(ours);
     } catch (error) {
       if (ours === this.#current) this.#finish("failed", { error });
     }
     if (ours === this.#current) return;
-    release(ours.stream);
+    ours.streams.forEach(release);
     if (ours.invitation) this.#giveBack(ours.invitation);
   }
 
@@ -53,19 +54,28 @@ export class Conversation extends EventTarget {
 
   mute(on) {
     this.#muted = on;
-    this.#current?.stream?.getAudioTracks().forEach((track) => { track.enabled = !on; });
+    for (const stream of this.#current?.streams ?? []) for (const track of stream.getAudioTracks()) track.enabled = !on;
     this.#tell("muted", { muted: on });
   }
 
-  // Goes on with another microphone; gives the old one back.
+  // Goes on with another microphone; gives the old one back, or the other where it is not taken.
   async replace(stream) {
-    const before = this.#current?.stream;
-    if (!before) return release(stream);
-    this.#current.stream = stream;
-    this.mute(this.#muted);
-    await this.#current.call?.replace(stream);
-    release(before);
-    this.#tell("microphone", { stream });
+    const ours = this.#current;
+    if (!ours?.stream) return release(stream);
+    this.#keep(ours, stream);
+    let loser = stream;
+    try {
+      if (ours.call) await ours.call.replace(stream);
+      if (ours !== this.#current) return;
+      loser = ours.stream;
+      ours.stream = stream;
+      this.#tell("microphone", { stream });
+    } catch (error) {
+      if (ours === this.#current) throw error;
+    } finally {
+      release(loser);
+      ours.streams.delete(loser);
+    }
   }
 
   write(text) {
@@ -73,16 +83,33 @@ export class Conversation extends EventTarget {
   }
 
   // Returns early where it was hung up meanwhile.
-  async #connect(ours, open) {
-    ours.stream = await open();
+  async #connect(ours) {
+    ours.stream = await ours.open();
+    if (ours.stream) this.#keep(ours, ours.stream);
     if (ours !== this.#current) return;
-    this.mute(this.#muted);
     if (!this.token) ours.invitation = await this.#invited();
     if (ours !== this.#current) return;
     ours.call = new WhipCall(ours.stream);
     this.#listen(ours);
     await ours.call.start(this.#whip, this.token || ours.invitation);
     if (ours.stream) this.#tell("microphone", { stream: ours.stream });
+  }
+
+  #keep(ours, stream) {
+    ours.streams.add(stream);
+    this.mute(this.#muted);
+    const [track] = stream.getAudioTracks();
+    track.addEventListener("ended", () => ours === this.#current && ours.stream === stream && this.#reopen(ours));
+  }
+
+  // Where the device was unplugged: the call goes on with another one, or unheard.
+  async #reopen(ours) {
+    try {
+      const stream = await ours.open();
+      await (ours === this.#current ? this.replace(stream) : release(stream));
+    } catch (error) {
+      if (ours === this.#current) this.#tell("unplugged", { error });
+    }
   }
 
   // A token for an agent that lets anybody talk. Its room is given back when nobody comes to it.
@@ -111,10 +138,10 @@ export class Conversation extends EventTarget {
   }
 
   #finish(kind, detail) {
-    const { stream, call } = this.#current;
+    const { streams, call } = this.#current;
     this.#current = null;
     call?.stop();
-    release(stream);
+    streams.forEach(release);
     this.#show("idle");
     this.mute(false);
     this.#tell(kind, detail);

@@ -30,6 +30,8 @@ export class Panel {
   #meter = null;
   #state = "idle";
   #parts;
+  // The page may take the widget away, and with it what hangs up.
+  #there = new MutationObserver(() => this.#parts.panel.isConnected || this.#conversation.hangUp());
 
   // `settings`: the data-… attributes of the script.
   static async put(server, settings) {
@@ -90,8 +92,10 @@ export class Panel {
       this.#transcript.call(name);
     });
     on("microphone", ({ stream }) => {
+      this.#meter?.stop();
       this.#meter = new Meter(stream, (level) => orb.style.setProperty("--level", level));
     });
+    on("unplugged", ({ error }) => this.#complain(inWords(error, this.#texts)));
     on("voice", ({ stream }) => { voice.srcObject = stream; });
     on("words", (words) => this.#transcript.write(words));
     on("over", ({ reason }) => this.#over(reason ? ending(reason, this.#texts) : this.#texts.of("ready")));
@@ -128,6 +132,7 @@ export class Panel {
   #begin() {
     this.#complain("");
     this.#transcript.clear();
+    this.#there.observe(document, { childList: true, subtree: true });
     this.#conversation.begin(() => openMicrophone());
   }
 
@@ -146,6 +151,7 @@ export class Panel {
   }
 
   #over(text) {
+    this.#there.disconnect();
     this.#meter?.stop();
     this.#meter = null;
     this.#controls();

@@ -11,6 +11,7 @@ export class Sound {
   #show;
   #meter = null;
   #checked = null; // the stream of a check before the call
+  #asked = 0; // a microphone that comes after something else was asked for is given back
 
   // `microphones`, `speakers`: <select>s; `usual`: the first choice of both; `show` is told how loud it is, null for
   // not any more.
@@ -20,13 +21,17 @@ export class Sound {
     this.#voice = voice;
     this.#usual = usual;
     this.#show = show;
-    speakers.addEventListener("change", () => voice.setSinkId(speakers.value));
+    speakers.addEventListener("change", () => {
+      voice.setSinkId(speakers.value).catch(() => { speakers.value = voice.sinkId; });
+    });
     navigator.mediaDevices?.addEventListener("devicechange", () => this.#list());
   }
 
   // Takes the microphone that is chosen, to see how loud it is.
   async check() {
+    const asked = ++this.#asked;
     const stream = await openMicrophone(this.#microphones.value);
+    if (asked !== this.#asked) return release(stream);
     this.stop();
     this.#checked = stream;
     this.follow(stream);
@@ -34,9 +39,12 @@ export class Sound {
 
   // The microphone for a call: the one that was checked, else a new one.
   async open() {
-    const stream = this.#checked ?? await openMicrophone(this.#microphones.value);
+    this.#asked += 1;
+    const stream = this.#checked;
     this.#checked = null;
-    return stream;
+    if (stream) return stream;
+    if (this.#microphones.value) await this.#list(); // what was chosen may be gone
+    return openMicrophone(this.#microphones.value);
   }
 
   // Shows how loud `stream` is, until `stop`.
@@ -47,6 +55,7 @@ export class Sound {
   }
 
   stop() {
+    this.#asked += 1;
     this.#meter?.stop();
     this.#meter = null;
     release(this.#checked);
@@ -68,5 +77,6 @@ export class Sound {
     const named = devices.filter(({ deviceId, label }) => label && deviceId !== "default");
     select.replaceChildren(new Option(this.#usual, ""), ...named.map(({ deviceId, label }) => new Option(label, deviceId)));
     select.value = named.some(({ deviceId }) => deviceId === chosen) ? chosen : "";
+    if (select.value !== chosen) select.dispatchEvent(new Event("change"));
   }
 }

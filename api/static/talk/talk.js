@@ -54,6 +54,7 @@ function begin() {
   if (silent) sound.stop();
   at("sound").open = false; // what is said has its place, on telephones
   conversation.begin(async () => (silent ? null : sound.open()));
+  if (!at("hold").hidden) at("hold").focus(); // else the space bar would hang up
 }
 
 function controls() {
@@ -139,6 +140,7 @@ on("agent", ({ name }) => {
   transcript.call(name);
 });
 on("microphone", ({ stream }) => sound.follow(stream));
+on("unplugged", ({ error }) => complain(inWords(error, texts)));
 on("voice", ({ stream }) => { at("voice").srcObject = stream; });
 on("words", (words) => {
   transcript.write(words);
@@ -157,10 +159,16 @@ at("push-to-talk").addEventListener("change", () => {
   controls();
 });
 at("download").addEventListener("click", download);
-at("hold").addEventListener("pointerdown", () => hold(true));
-for (const kind of ["pointerup", "pointercancel", "pointerleave", "blur"]) {
+at("hold").addEventListener("pointerdown", ({ pointerId }) => {
+  at("hold").setPointerCapture(pointerId);
+  hold(true);
+});
+for (const kind of ["pointerup", "pointercancel", "lostpointercapture", "blur"]) {
   at("hold").addEventListener(kind, () => hold(false));
 }
+// Of a key, or of assistive technology, which hold nothing: once for talking, once for no more.
+at("hold").addEventListener("click", ({ detail }) => detail === 0 && hold(conversation.muted));
+at("hold").addEventListener("keydown", (event) => event.repeat && event.preventDefault());
 at("write").addEventListener("submit", (event) => {
   event.preventDefault();
   const text = at("text").value.trim();
@@ -173,14 +181,21 @@ at("ask").addEventListener("submit", (event) => {
   begin();
 });
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.target.matches("input:not([type=checkbox]), select")) return;
   if (event.key === "Escape") conversation.hangUp();
-  if (event.target.matches("input, select")) return;
   if (event.key.toLowerCase() === "m" && !at("mute").hidden) at("mute").click();
-  if (event.key === " " && !at("hold").hidden && (event.target === at("hold") || !event.target.matches("button, summary"))) {
+  if (event.key === " " && !at("hold").hidden && (event.target === at("hold") || !event.target.matches("button, summary, input"))) {
     event.preventDefault(); // else the page scrolls
     hold(true);
   }
 });
-addEventListener("keyup", (event) => event.key === " " && hold(false));
+addEventListener("keyup", (event) => {
+  if (event.key !== " ") return;
+  if (event.target === at("hold")) event.preventDefault(); // Firefox would click it
+  hold(false);
+});
+// The key or the button may come up where this page does not see it.
+addEventListener("blur", () => hold(false));
+document.addEventListener("visibilitychange", () => hold(false));
 addEventListener("pagehide", () => conversation.hangUp());

@@ -107,33 +107,42 @@ export class WhipCall extends EventTarget {
       this.#tell("connected", {});
     }
     if (state === "failed" && !this.#connected) this.#end("failed", {});
-    if (state === "disconnected" || state === "failed") this.#reconnect();
+    if (!this.#connected || !["disconnected", "failed"].includes(state)) return;
+    this.#tell("reconnecting", {});
+    this.#reconnect();
   }
 
   // Tries new network paths until one carries the call, or patience ends.
   async #reconnect() {
     if (!this.#connected || this.#reconnecting || this.#over) return;
     this.#reconnecting = true;
-    if (this.#peer.connectionState !== "connected") this.#tell("reconnecting", {});
     const giveUpAt = performance.now() + PATIENCE_MS;
     try {
       do await this.#restart(); while (!(await this.#connects()) && performance.now() < giveUpAt);
     } catch (error) {
-      if (!(error instanceof HungUp)) this.#end("failed", {}); // the server has given the call up
+      if (error instanceof CallRefused) this.#end("failed", {}); // the server has given the call up
     }
     this.#reconnecting = false;
     if (!this.#over && this.#peer.connectionState !== "connected") this.#end("failed", {});
   }
 
+  // An attempt that fails is followed by another one, unless the server has given the call up.
+  #restart() {
+    return this.#restarted().catch((error) => {
+      if (error instanceof HungUp || error instanceof CallRefused) throw error;
+    });
+  }
+
   // An ICE restart (RFC 9725 section 4.3.2). Where the server is not reached, nothing has changed.
-  async #restart() {
+  async #restarted() {
     const offer = await this.#still(this.#peer.createOffer({ iceRestart: true }));
     const ours = ["ufrag", "pwd"].map((name) => `${credential(offer.sdp, name)}\r\n`).join("");
     const request = { method: "PATCH", headers: { "Content-Type": FRAGMENT }, body: ours };
-    const signal = AbortSignal.timeout(ATTEMPT_MS);
-    const answer = await ask(this.#resource, { ...request, signal }).catch(() => null);
-    if (answer?.status === 404) throw await refusal(answer);
-    if (answer?.status !== 200) return;
+    const late = new AbortController();
+    setTimeout(() => late.abort(), ATTEMPT_MS);
+    const answer = await this.#still(ask(this.#resource, { ...request, signal: late.signal }));
+    if (answer.status === 404) throw await refusal(answer);
+    if (answer.status !== 200) return;
     const theirs = await this.#still(answer.text());
     for (const name of ["ufrag", "pwd"]) {
       this.#said = this.#said.replaceAll(new RegExp(`a=ice-${name}:.*`, "g"), () => credential(theirs, name));

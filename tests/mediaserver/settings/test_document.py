@@ -206,6 +206,11 @@ def edited(old: str, new: str) -> str:
             "company[0].duplicate_policy: input should",
         ),
         ("calls = 3", "calls = 0", "company[0].contact_limit.calls: input should be greater than"),
+        (
+            'id = "acme"',
+            'id = "acme"\ntalk_origins = ["http://a:65536"]',
+            "company[0].talk_origins[0]: port out",
+        ),
         ('"966"', '"+966"', "company[0].dial_prefixes[0]: must be digits"),
         ('country = "SA"', 'country = "Saudi"', "company[0].country: must be a country of two capital"),
         ('scopes = ["web-calls"]', 'scopes = ["everything"]', "company[0].key[1].scopes[0]: input should be"),

@@ -37,6 +37,26 @@ WATCHED = """
 """
 """Keeps the microphones and the connections of the page."""
 
+SLOW_PROMPT = """
+(() => {
+  const real = navigator.mediaDevices.getUserMedia;
+  navigator.mediaDevices.getUserMedia = async (wanted) => {
+    await new Promise((go) => { window.answer = go; });
+    return real(wanted);
+  };
+})()
+"""
+"""Asks the person for the microphone until `answer` is called."""
+
+NO_SPEAKERS = """
+(() => {
+  const devices = navigator.mediaDevices, real = devices.enumerateDevices.bind(devices);
+  devices.enumerateDevices = async () => (await real()).filter(({ kind }) => kind !== 'audiooutput');
+  devices.dispatchEvent(new Event('devicechange'));
+})()
+"""
+"""Unplugs every speaker."""
+
 OPEN_TRACKS = "streams.flatMap(each => each.getTracks()).filter(each => each.readyState === 'live')"
 SENT = "peers[0].getSenders()[0].track"
 CHECK = "document.getElementById('sound').open = true"
@@ -68,6 +88,19 @@ def said(who: str, text: str) -> str:
     return f"{LINES}.some(([who, text]) => who === {who!r} && text.includes({text!r}))"
 
 
+def replaced(answer: str) -> str:
+    """Has the browser answer so when the page sends another microphone."""
+    return f"RTCRtpSender.prototype.replaceTrack = () => {answer}, 1"
+
+
+async def press_key(page: Page, name: str, kind: str, code: int, text: str) -> None:
+    """Presses a key of the keyboard, or lets it go."""
+    typed = {"text": text} if kind == "keyDown" else {}
+    await page.call(
+        "Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **typed
+    )
+
+
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Node]:
     async with running(write_web_site(tmp_path, public=True)) as both:
@@ -94,6 +127,8 @@ async def test_the_level_is_checked_before_the_call_and_devices_are_chosen(site:
     speaker = await page.run(choice("speakers", 2))
     assert speaker
     await page.until(f"document.getElementById('voice').sinkId === {speaker!r}")
+    await page.run(NO_SPEAKERS)
+    await page.until("document.getElementById('voice').sinkId === ''")
     asked = await page.run("streams.length")
     await page.run(PRESS)
     await page.until(f"{STATE} === 'Speaking'")
@@ -102,6 +137,18 @@ async def test_the_level_is_checked_before_the_call_and_devices_are_chosen(site:
     other = await page.run(choice("microphones", 1))
     await page.until(f"{SENT}.getSettings().deviceId === {other!r}")
     await page.until(f"{OPEN_TRACKS}.length === 1")
+    await page.run(
+        f"window.gone = {SENT}, gone.stop(), gone.dispatchEvent(new Event('ended')), 1"
+    )  # unplugged
+    await page.until(f"{SENT} !== gone && {SENT}.readyState === 'live'")
+    await page.run(f"window.kept = {SENT}, {replaced('Promise.reject(new Error(`no room`))')}")
+    await page.run(choice("microphones", 2))
+    await page.until(f"({PROBLEM}).includes('no room')")
+    await page.run(tick("mute"))
+    assert await page.run(f"{SENT} === kept && !kept.enabled && {OPEN_TRACKS}.length === 1")
+    await page.run(replaced("new Promise(() => { window.replacing = true; })"))
+    await page.run(choice("microphones", 1))
+    await page.until("window.replacing")
     await page.run(PRESS)
     assert await page.run(f"{OPEN_TRACKS}.length") == 0
     assert await page.run("document.getElementById('microphone').hidden") is True
@@ -112,6 +159,14 @@ async def test_a_check_that_is_closed_gives_the_microphone_back(page: Page) -> N
     await page.run(CHECK)
     await page.until(f"{OPEN_TRACKS}.length === 1")
     await page.run("document.getElementById('sound').open = false")
+    await page.until(f"{OPEN_TRACKS}.length === 0")
+    await page.run(SLOW_PROMPT)
+    await page.run(CHECK)
+    await page.until("window.answer !== undefined")
+    await page.run("document.getElementById('sound').open = false")
+    await asyncio.sleep(0.1)  # the list has told that it is closed
+    await page.run("answer()")
+    await page.until("streams.length === 2")
     await page.until(f"{OPEN_TRACKS}.length === 0")
 
 
@@ -131,22 +186,43 @@ async def test_muted_says_muted(site: Node, page: Page) -> None:
 
 async def test_a_key_and_a_button_are_held_to_talk(site: Node, page: Page) -> None:
     await page.run(tick("push-to-talk"))
+    await page.run("document.getElementById('talk').focus()")
     await page.run(PRESS)
     await page.until(f"{STATE} === 'You are muted' || {STATE} === 'Speaking · You are muted'")
     assert await page.run(f"{SENT}.enabled") is False
     assert await page.run("document.getElementById('mute').hidden") is True
-    await page.run("document.activeElement.blur()")
-    for hold, release in (
-        ("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ' ', bubbles: true}))",
-         "document.body.dispatchEvent(new KeyboardEvent('keyup', {key: ' ', bubbles: true}))"),
-        ("document.getElementById('hold').dispatchEvent(new PointerEvent('pointerdown'))",
-         "document.getElementById('hold').dispatchEvent(new PointerEvent('pointerup'))"),
-    ):  # fmt: skip
-        await page.run(hold)
-        assert await page.run(f"{SENT}.enabled") is True
+    where = await page.run(
+        "(({ x, y, width, height }) => ({ x: x + width / 2, y: y + height / 2 }))"
+        "(document.getElementById('hold').getBoundingClientRect())"
+    )
+
+    async def key(kind: str) -> None:
+        await press_key(page, " ", kind, 32, " ")
+
+    async def mouse(kind: str) -> None:
+        kind = kind.replace("key", "mouse").replace("Down", "Pressed").replace("Up", "Released")
+        await page.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where)
+
+    async def click(_: str) -> None:  # of a screen reader
+        await page.run("document.getElementById('hold').click()")
+
+    async def enter(_: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            await press_key(page, "Enter", kind, 13, "\r")
+
+    for way in (key, mouse, click, enter):
+        await way("keyDown")
+        assert await page.run(f"{SENT}.enabled") is True, way.__name__
         assert "muted" not in await page.run(STATE)
-        await page.run(release)
-        assert await page.run(f"{SENT}.enabled") is False
+        await way("keyUp")
+        assert await page.run(f"{SENT}.enabled") is False, way.__name__
+    await key("keyDown")
+    await page.run("dispatchEvent(new Event('blur'))")  # it comes up in another window
+    assert await page.run(f"{SENT}.enabled") is False
+    await page.run("document.getElementById('text').focus()")
+    for kind in ("keyDown", "keyUp"):
+        await press_key(page, "Escape", kind, 27, "")
+    assert await page.run("document.getElementById('talk').textContent") == "Hang up"
     await page.run(PRESS)
     await emptied(site[0])
 
@@ -214,10 +290,15 @@ THROUGH = """
     return real.call(this, { type, sdp: sdp.replaceAll(` ${from} typ host`, ` ${to} typ host`) });
   };
   window.patched = 0;
+  window.broken = 0;
+  window.held = undefined;
   const ask = window.fetch;
-  window.fetch = (url, request) => {
-    patched += request?.method === 'PATCH';
-    return ask(url, request);
+  window.fetch = async (url, request) => {
+    const mine = request?.method === 'PATCH' ? patched += 1 : Infinity;
+    if (mine < Infinity) await held;
+    const answer = await ask(url, request);
+    if (mine <= broken) answer.text = () => Promise.reject(new TypeError('cut off'));
+    return answer;
   };
   window.heard = async () => {
     for (const each of (await peers[0].getStats()).values())
@@ -266,9 +347,12 @@ async def test_a_network_that_is_gone_for_a_while_is_told_and_the_call_goes_on(
     site: Node, page: Page
 ) -> None:
     async with talking_through_a_relay(site, page) as network:
+        await page.run("broken = 2, held = new Promise((go) => { window.go = go; }), 1")
         network.cut = True
-        await page.until(f"{STATE}.startsWith('The network changed')")
-        await page.until("patched > 0")
+        await page.run("dispatchEvent(new Event('online'))")
+        await page.until(f"{STATE}.startsWith('The network changed')")  # while an attempt goes on already
+        await page.run("go()")
+        await page.until("patched > 2")  # after one that was late, and one whose answer is cut off
         network.cut = False
         await page.until(f"!{STATE}.startsWith('The network changed')")
         await hears(page)

@@ -16,6 +16,7 @@ from aiohttp import web
 from mediaserver.rooms.webrtc.udp_mux import own_addresses
 from mediaserver.server import Server
 from tests.peers.browsers.test_talk import BARE_MICROPHONE, PLAYED, RECORD, emptied
+from tests.peers.browsers.test_talk_ways import OPEN_TRACKS, SENT, WATCHED
 from tests.support.node.node import REAL_ENGINES, running
 from tests.support.webrtc.chromium import Page, chromium
 from tests.support.webrtc.firefox import FirefoxPage, firefox
@@ -33,13 +34,24 @@ TALK = f"{ROOT}.querySelector('.main')"
 MUTE = f"{ROOT}.querySelector('.main + button')"
 VOICE = f"{ROOT}.querySelector('audio')"
 LINES = f"[...{ROOT}.querySelectorAll('li')].map(line => [line.dataset.speaker, line.lastChild.textContent])"
+STYLE = f"""(({{ position, fontSize, opacity }}, inner) => [
+  position, fontSize, opacity,
+  inner.getPropertyValue('--accent'), parseFloat(inner.lineHeight), {OPENER}.offsetHeight,
+])(getComputedStyle(document.querySelector('body > div')), getComputedStyle({OPENER}))"""
 LOADED = "document.querySelector('body > div')?.shadowRoot != null"
 FOCUSED = f"{ROOT}.activeElement?.textContent || {ROOT}.activeElement?.ariaLabel"
 
 PAGE = """<!doctype html><html lang="{language}" dir="{direction}"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>Shop</title>
-<link rel="icon" href="data:,">
+<link rel="icon" href="data:,"><link rel="stylesheet" href="/hostile.css">
 <script src="{server}/widget.js" data-agent="{agent}"></script><h1>{heading}</h1></html>"""
+HOSTILE = """
+html { font-size: 40px; }
+div { position: static !important; display: none !important; opacity: 0 !important;
+  font: 40px serif !important; --accent: red !important; direction: ltr !important; }
+"""
+"""What a page says of its own elements."""
+
 HEADINGS = {"en": "Our shop", "ar": "متجرنا"}
 
 
@@ -66,10 +78,16 @@ class Shop:
         )
         policy = (
             f"default-src 'none'; script-src {self.server}; connect-src {self.server}; img-src data:; "
-            "require-trusted-types-for 'script'; trusted-types 'none'; base-uri 'none'; form-action 'none'"
+            "style-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'; "
+            "base-uri 'none'; form-action 'none'"
         )
         headers = {"Content-Security-Policy": policy}
         return web.Response(text=told, content_type="text/html", headers=headers)
+
+
+async def hostile(_: web.Request) -> web.Response:
+    """The style sheet of the website."""
+    return web.Response(text=HOSTILE, content_type="text/css")
 
 
 @asynccontextmanager
@@ -77,6 +95,7 @@ async def website() -> AsyncIterator[Shop]:
     """A website on an origin of its own."""
     shop, app = Shop(), web.Application()
     app.router.add_get("/{language}/{agent}", shop.answer)
+    app.router.add_get("/hostile.css", hostile)
     async with served(app) as shop.url:
         yield shop
 
@@ -104,7 +123,9 @@ async def test_a_visitor_of_another_origin_talks_to_the_agent(tmp_path: Path) ->
     async with both(tmp_path, engines=REAL_ENGINES) as (shop, server), chromium(microphone=voice) as page:
         await page.open(shop.page())
         await page.run(BARE_MICROPHONE)
+        await page.run(WATCHED)
         await page.until(LOADED)
+        assert await page.run(STYLE) == ["fixed", "16px", "1", "#1f5eff", 24, 56]
         assert await page.run(f"{PANEL}.checkVisibility()") is False
         await page.run(f"{OPENER}.click()")
         await page.run(RECORD.replace("document.getElementById('voice')", VOICE))
@@ -112,6 +133,7 @@ async def test_a_visitor_of_another_origin_talks_to_the_agent(tmp_path: Path) ->
         await page.until(f"{LINES}.some(([who, text]) => who === 'caller' && text === 'yes')")
         await page.run(f"{MUTE}.click()")
         assert "You are muted" in await page.run(STATE)
+        assert await page.run(f"{SENT}.enabled") is False
         await page.run(f"{TALK}.click()")
         await page.until(f"{STATE} === 'You hung up.'")
         said = await page.run(LINES)
@@ -148,6 +170,12 @@ async def test_keys_alone_open_and_close_it_and_a_screen_reader_is_told_what_is_
         assert await page.run(f"{PANEL}.checkVisibility()") is False
         assert await page.run(FOCUSED) == "Start talking"
         await emptied(server)
+        await page.run(WATCHED)
+        await key(page, "Enter", 13)
+        await page.until(f"{LINES}.length > 0")
+        await page.run("document.body.replaceChildren()")  # a page of one document goes to its next view
+        await emptied(server)
+        assert await page.run(f"{OPEN_TRACKS}.length") == 0
         assert page.log == []
 
 
