@@ -95,6 +95,10 @@ class SessionResult:
     recording: Path | None = field(default=None)
     line: str = ""
     silences: tuple[Silence, ...] = ()
+    heard: str = ""
+    """The part of the agent's last answer that the caller heard."""
+    cut_short: bool = False
+    """Whether the agent's last answer was not heard to its end."""
     do_not_call: str | None = None
     """The reason for which the caller does not want to be called again; None: the caller did not ask for
     that."""

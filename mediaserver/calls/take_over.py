@@ -136,9 +136,7 @@ class TakeOver:
             return replace(result, reason=EndReason.FAR_END, leg_reason=self._leg_reason), None
         if how is TakeOverEnd.STOPPED:
             return replace(result, reason=EndReason.STOPPED), None
-        last = before.transcript[-1] if before.transcript else None
-        cut = last is not None and last.role is Role.AGENT and last.interrupted
-        return result, HandedBack(said, heard=last.text if last is not None and cut else "", interrupted=cut)
+        return result, HandedBack(said, heard=before.heard, interrupted=before.cut_short)
 
     # From the bridge ----------------------------------------------------------------------------------------
 
