@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pipeline.agent import AgentReport
 from pipeline.latency import TurnLatency
+from pipeline.leg import Leg
 from pipeline.transcript import TranscriptEntry
 
 
@@ -116,6 +117,10 @@ class SessionObserver:
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Takes a completed entry of the transcript, the caller's or the agent's."""
+
+    def person_said(self, leg: Leg, entry: TranscriptEntry) -> None:
+        """Takes a completed entry of the person behind `leg`, while a person of the company has the call."""
+        self.transcript_added(entry)
 
     def words_heard(self, text: str, now: float) -> None:
         """Takes the interim transcript of the caller's turn; `transcript_added` has the final one."""

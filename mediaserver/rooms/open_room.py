@@ -122,8 +122,12 @@ class OpenRoom(RoomObserver):
     def new_web_call(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """Makes the agent's conversation with the participants of this room."""
         call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge, dialled=self.dialled)
-        call.captions.speaking = self.speaking
+        call.captions.speaking, call.captions.participant_of = self.speaking, self.participant_of
         return call
+
+    def participant_of(self, leg: Leg) -> Participant | None:
+        """Returns the participant behind `leg`, also one who has left; None for a telephone that has."""
+        return leg.participant if isinstance(leg, ParticipantLeg) else self.people().get(leg)
 
     def speaking(self, now: float) -> Participant | None:
         """Returns the participant whom the agent hears now, or heard last; None where none has spoken."""

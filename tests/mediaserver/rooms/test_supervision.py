@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jwt
 import pytest
@@ -10,8 +12,9 @@ import pytest
 from mediaserver.rooms.errors import RoomError, TokenRefused
 from mediaserver.rooms.livekit import messages
 from mediaserver.rooms.participant import Kind, Participant
-from mediaserver.rooms.room import Room
+from mediaserver.rooms.room import Room, Words
 from mediaserver.rooms.tokens import Grant, mint, verify
+from mediaserver.rooms.whip_events import CHANNEL, TalkEvents
 from pipeline.media.who_hears import Role
 
 KEY, SECRET = "devkey", "a-secret-of-thirty-two-characters"
@@ -47,6 +50,17 @@ def test_a_supervisor_and_a_caller_cannot_put_each_other_out() -> None:
     with pytest.raises(RoomError):
         room.join(Participant("boss"), 0.0)
     assert boss not in room.speakers  # the call does not go on for them
+
+
+def test_a_whip_client_tells_the_words_of_a_supervisor_from_its_own() -> None:
+    room = Room("r", agent=Participant("agent", kind=Kind.AGENT), now=0.0)
+    sent: list[str] = []
+    peer = SimpleNamespace(channels={CHANNEL}, send=lambda label, body: sent.append(body))
+    ann, boss = Participant("ann"), Participant("boss", supervises=True, role=Role.MONITOR)
+    TalkEvents(room, ann, cast(Any, peer))
+    for number, speaker in enumerate((ann, boss, room.agent)):
+        room.spoken(Words(speaker, f"SG_{number}", "yes", final=True), 1.0)
+    assert [json.loads(each)["speaker"] for each in sent] == ["caller", "colleague", "agent"]
 
 
 def test_a_supervisor_who_hides_again_is_gone_for_others() -> None:

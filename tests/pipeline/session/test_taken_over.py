@@ -1,4 +1,4 @@
-"""A session that ends because a person takes the call over: what the caller has heard of the agent's answer."""
+"""What the caller has heard of the agent's answer, where a person takes the call over."""
 
 from __future__ import annotations
 
