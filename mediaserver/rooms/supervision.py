@@ -100,12 +100,6 @@ class Supervision:
         if taken is not None:
             self._check_heard(taken, now)
 
-    def whisper(self, text: str) -> None:
-        """Tells the agent something that the caller does not hear. Raises `Conflict`."""
-        conversation = self._conversation
-        if conversation is None or not conversation.whisper(text):
-            raise Conflict("This call's agent cannot be told anything")
-
     def _try(self, participant: Participant, now: float) -> None:
         try:
             self.change(participant, Role.TAKE_OVER, now)

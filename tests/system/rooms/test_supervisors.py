@@ -144,12 +144,16 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
     with fake_models():
         async with (
             telephones(site) as people,
-            running(site) as (_, client),
+            running(site) as (server, client),
             rtc_client(wav=microphone, loop=True, keep=str(kept)) as boss,
         ):
             call_id = await place(client)
             caller = Caller(await people.answered(DESK))
             await caller.hears(AGENT_HZ)
+            assert await roles(client, call_id) == {}
+            assert (await ask(client, "post", f"{call_id}/whisper", text="be brief"))[0] == 409  # a script
+            assert (await ask(client, "delete", f"{call_id}/supervisors/boss"))[0] == 404
+            assert not server.room_registry.rooms  # a call that nobody listens to goes past no bridge
             await supervise(client, boss, call_id, "monitor", "boss")
             await boss.event("sound")
             await until(lambda: boss.events != [])
