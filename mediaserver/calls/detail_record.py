@@ -14,7 +14,9 @@ from mediaserver.calls.analysis import analyse, entry_data, recordable, turn_dat
 from mediaserver.calls.journal import Write
 from mediaserver.calls.redaction import Redactor
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.supervisor_log import SupervisorLog
 from mediaserver.queue.outbox import new_event_id
+from mediaserver.queue.personal_data.audit import Audited
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.tracing.call_spans import TracedCall
 from pipeline.agent import ToolUse
@@ -51,6 +53,7 @@ class CallDetailRecord(SessionObserver):
         """Called when the call is over."""
         self.take_overs: list[dict[str, Any]] = []
         """The talks of supervisors in the agent's place, for the analysis."""
+        self._supervisors = SupervisorLog()
         self.sip: dict[str, Any] = dict(claim.sip)
         """What SIP said of the call, and the header fields of its INVITE."""
         self.ended_at_ms = 0
@@ -133,10 +136,29 @@ class CallDetailRecord(SessionObserver):
         known = {
             "transfer": self.transfer,
             "takeOvers": self.take_overs or None,
+            "supervisors": self._supervisors.data(self._since_began_ms(self.ended_at_ms)) or None,
             "recordingConsent": self.consent or None,
             "toolCalls": tools or None,
         }
         return {name: value for name, value in known.items() if value is not None}
+
+    def supervised(self, who: str, role: str) -> None:
+        """Notes the role that a supervisor has in this call from now on, "" for one who has left: for the
+        analysis, and in the audit log, also where the role stands in a token that was signed elsewhere."""
+        operation = self._supervisors.change(who, role, self._since_began_ms())
+        if operation:
+            subject = f"{self.call_id} {who} {role}".rstrip()
+            entry = Audited(
+                company_id=self.claim.company_id,
+                key_id="",
+                request_id="",
+                operation=operation,
+                subject=subject,
+            )
+            self.note("audit", lambda: self._services.store.note_audit(entry))
+
+    def _since_began_ms(self, at_ms: int = 0) -> int:
+        return max(0, (at_ms or self.now_ms()) - self._began_at_ms)
 
     def placed(self, direction: str, *, sip_call_id: str = "") -> None:
         """Logs that the call was placed, or has come."""
@@ -180,6 +202,8 @@ class CallDetailRecord(SessionObserver):
         on_over, self.on_over = self.on_over, None
         if on_over is not None:
             on_over()
+        for who in self._supervisors.there:
+            self.supervised(who, "")
         self.note("finish", lambda: store.finish(self.claim, kept), done=self.settle)
         self._trace(outcome, direction, ended_at_ms)
 

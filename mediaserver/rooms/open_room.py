@@ -62,6 +62,19 @@ class OpenRoom(RoomObserver):
         leg = self.participant_legs.get(participant.sid)
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
+            self._note(leg)
+
+    def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
+        """Notes that a supervisor has left."""
+        call = self.phone or self.call
+        if participant.supervises and call is not None:
+            call.cdr.supervised(participant.identity, "")
+
+    def _note(self, leg: ParticipantLeg) -> None:
+        """Notes the role that a supervisor really has."""
+        call, seat = self.phone or self.call, self.bridge.seat(leg)
+        if leg.participant.supervises and call is not None and seat is not None:
+            call.cdr.supervised(leg.participant.identity, seat.role.value)
 
     @property
     def begun(self) -> bool:

@@ -59,11 +59,13 @@ class Supervisors:
         opened.supervision.change(participant, Role(role), asyncio.get_running_loop().time())
         return participant
 
-    async def remove(self, access: Access, call_id: str, identity: str) -> None:
-        """Puts a supervisor out of a call; the agent has it back where they had taken it over. Raises
-        `NotFound`."""
+    async def remove(self, access: Access, call_id: str, identity: str) -> Role:
+        """Puts a supervisor out of a call; the agent has it back where they had taken it over. Returns the
+        role that they had. Raises `NotFound`."""
         opened, participant = self._supervisor(access, call_id, identity)
+        role = participant.role
         await self._room_registry.remove_participant(opened, opened.participant_legs[participant.sid])
+        return role
 
     def whisper(self, access: Access, call_id: str, text: str) -> None:
         """Tells the agent of a live call something that the caller does not hear. Raises `Conflict`."""

@@ -175,6 +175,17 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
             await boss.end()
             await people.calls[DESK].hang_up()
             report = await until_final(client, call_id, key=WEB_KEY)
+            _, log = await asked(client, "/api/v1/audit", key=ADMIN)
+    done = [(each["operation"], each["subject"]) for each in reversed(log["entries"]) if not each["keyId"]]
+    assert done == [
+        ("supervisorJoined", f"{call_id} boss monitor"),
+        ("supervisorChanged", f"{call_id} boss take_over"),
+        ("supervisorChanged", f"{call_id} boss monitor"),
+        ("supervisorLeft", f"{call_id} boss"),
+    ]
+    assert [(each["by"], each["role"]) for each in report["analysis"]["supervisors"]] == [
+        ("boss", "monitor"), ("boss", "take_over"), ("boss", "monitor"),
+    ]  # fmt: skip
     said = [line["role"] for line in report["transcript"]]
     assert {"agent", "colleague", "caller"} <= set(said)
     assert said.index("colleague") < len(said) - 1 - said[::-1].index("agent")  # the agent goes on after it
@@ -221,6 +232,7 @@ async def test_the_second_is_told_and_a_lost_supervisor_gives_the_caller_back(
             _, log = await asked(client, "/api/v1/audit", key=ADMIN)
             done = [(each["operation"], each["subject"]) for each in log["entries"]]
             assert ("changeSupervisor", f"{call_id} anna take_over") in done
+            assert ("supervisorLeft", f"{call_id} boss") in done
             assert ("createSupervisor", f"{call_id} boss take_over") in done
 
 
@@ -270,6 +282,9 @@ async def test_a_web_call_is_barged_into_taken_over_and_handed_back(microphone: 
             await becomes(client, call_id, "boss", "take_over")
             await until_said(client, call_id, "colleague")
             assert (await ask(client, "delete", f"{call_id}/supervisors/boss"))[0] == 200
+            _, log = await asked(client, "/api/v1/audit", key=ADMIN)
+            done = [(each["operation"], each["subject"]) for each in log["entries"]]
+            assert ("removeSupervisor", f"{call_id} boss take_over") in done
             lines = len(await transcript_of(client, call_id))
             async with asyncio.timeout(20):
                 while "agent" not in (await transcript_of(client, call_id))[lines:]:
