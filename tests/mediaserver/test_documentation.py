@@ -56,11 +56,14 @@ def write_own_engines(package: Path) -> None:
         (package / f"{module}.py").write_text(text)
 
 
-@pytest.fixture
-def own_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def own_engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The engines of one's own that docs/engines.md shows, where its examples name them."""
-    write_own_engines(tmp_path / "my_package")
-    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path_factory.mktemp("own_engines")
+    write_own_engines(folder / "my_package")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
 
 
 @pytest.mark.usefixtures("own_engines")

@@ -57,6 +57,7 @@ OF_LIBRARIES: Final[Mapping[str, frozenset[str]]] = {
 def uncollected() -> Iterator[None]:
     """Nothing is collected within the block; what was there before does not count."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield
