@@ -158,7 +158,7 @@ class CallDetailRecord(SessionObserver):
             self.note("audit", lambda: self._services.store.note_audit(entry))
 
     def _since_began_ms(self, at_ms: int = 0) -> int:
-        return max(0, (at_ms or self.now_ms()) - self._began_at_ms)
+        return max(0, (at_ms or self.now_ms()) - self._began_at_ms) if self._began_at_ms else 0
 
     def placed(self, direction: str, *, sip_call_id: str = "") -> None:
         """Logs that the call was placed, or has come."""

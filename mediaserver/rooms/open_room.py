@@ -62,7 +62,7 @@ class OpenRoom(RoomObserver):
         leg = self.participant_legs.get(participant.sid)
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
-            self._note(leg)
+            self._note(leg, self.phone or self.call)
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """Notes that a supervisor has left."""
@@ -70,9 +70,9 @@ class OpenRoom(RoomObserver):
         if participant.supervises and call is not None:
             call.cdr.supervised(participant.identity, "")
 
-    def _note(self, leg: ParticipantLeg) -> None:
+    def _note(self, leg: ParticipantLeg, call: PhoneCall | WebCall | None) -> None:
         """Notes the role that a supervisor really has."""
-        call, seat = self.phone or self.call, self.bridge.seat(leg)
+        seat = self.bridge.seat(leg)
         if leg.participant.supervises and call is not None and seat is not None:
             call.cdr.supervised(leg.participant.identity, seat.role.value)
 
@@ -135,6 +135,8 @@ class OpenRoom(RoomObserver):
     def new_web_call(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """Makes the agent's conversation with the participants of this room."""
         call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge, dialled=self.dialled)
+        for leg in self.participant_legs.values():
+            self._note(leg, call)  # a supervisor may be there first
         call.captions.speaking, call.captions.participant_of = self.speaking, self.participant_of
         return call
 
