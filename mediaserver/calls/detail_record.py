@@ -132,7 +132,7 @@ class CallDetailRecord(SessionObserver):
 
     def _beside(self) -> dict[str, Any]:
         """Returns what the analysis tells beside the conversation."""
-        tools = [self._tool_data(use) for use in self._tools]
+        tools = [_tool_data(use, self._began, self.redactor) for use in self._tools]
         known = {
             "transfer": self.transfer,
             "takeOvers": self.take_overs or None,
@@ -147,14 +147,7 @@ class CallDetailRecord(SessionObserver):
         analysis, and in the audit log, also where the role stands in a token that was signed elsewhere."""
         operation = self._supervisors.change(who, role, self._since_began_ms())
         if operation:
-            subject = f"{self.call_id} {who} {role}".rstrip()
-            entry = Audited(
-                company_id=self.claim.company_id,
-                key_id="",
-                request_id="",
-                operation=operation,
-                subject=subject,
-            )
+            entry = _audited(self.claim, operation, f"{self.call_id} {who} {role}".rstrip())
             self.note("audit", lambda: self._services.store.note_audit(entry))
 
     def _since_began_ms(self, at_ms: int = 0) -> int:
@@ -263,19 +256,6 @@ class CallDetailRecord(SessionObserver):
         if len(self._tools) < MAX_TOOL_CALLS:
             self._tools.append(use)
 
-    def _tool_data(self, use: ToolUse) -> dict[str, Any]:
-        arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
-        if self.redactor is not None:  # before the cut: half a number is not found
-            arguments, result = self.redactor.value(arguments, integers=True), self.redactor.value(result)
-        return {
-            "tool": use.name,
-            "arguments": arguments,
-            "result": result[:MAX_TOOL_RESULT],
-            "failed": use.failed,
-            "startMs": round((use.began - self._began) * 1000),
-            "durationMs": round((use.ended - use.began) * 1000),
-        }
-
     def state_changed(self, state: str, now: float) -> None:
         """Shows the state of turn-taking to whoever watches."""
         self._show("call.state", state=state)
@@ -325,3 +305,23 @@ class CallDetailRecord(SessionObserver):
     def fields(self) -> dict[str, object]:
         """Returns the log fields that identify the call."""
         return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}
+
+
+def _tool_data(use: ToolUse, began: float, redactor: Redactor | None) -> dict[str, Any]:
+    arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
+    if redactor is not None:  # before the cut: half a number is not found
+        arguments, result = redactor.value(arguments, integers=True), redactor.value(result)
+    return {
+        "tool": use.name,
+        "arguments": arguments,
+        "result": result[:MAX_TOOL_RESULT],
+        "failed": use.failed,
+        "startMs": round((use.began - began) * 1000),
+        "durationMs": round((use.ended - use.began) * 1000),
+    }
+
+
+def _audited(claim: Claim, operation: str, subject: str) -> Audited:
+    return Audited(
+        company_id=claim.company_id, key_id="", request_id="", operation=operation, subject=subject
+    )
