@@ -95,7 +95,8 @@ async def change_role(request: web.Request) -> web.Response:
 async def remove(request: web.Request) -> web.Response:
     """Removes a supervisor who has joined."""
     call_id, identity = await _call(request), request.match_info["identity"]
-    await _supervisors(request).remove(caller_of(request).access, call_id, identity)
+    role = await _supervisors(request).remove(caller_of(request).access, call_id, identity)
+    request[SUBJECT] = f"{call_id} {identity} {role.value}"
     return answer(Removed(success=True))
 
 
@@ -113,6 +114,7 @@ async def whisper(request: web.Request) -> web.Response:
     call_id = await _call(request)
     wanted = checked(models.WhisperBody, await json_object(request))
     _supervisors(request).whisper(caller_of(request).access, call_id, wanted.text)
+    request[SUBJECT] = f"{call_id} whisper"
     return answer(Removed(success=True))
 
 

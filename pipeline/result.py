@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pipeline.agent import AgentReport
 from pipeline.latency import TurnLatency
+from pipeline.leg import Leg
 from pipeline.transcript import TranscriptEntry
 
 
@@ -95,6 +96,10 @@ class SessionResult:
     recording: Path | None = field(default=None)
     line: str = ""
     silences: tuple[Silence, ...] = ()
+    heard: str = ""
+    """The part of the agent's last answer that the caller heard."""
+    cut_short: bool = False
+    """Whether the agent's last answer was not heard to its end."""
     do_not_call: str | None = None
     """The reason for which the caller does not want to be called again; None: the caller did not ask for
     that."""
@@ -112,6 +117,10 @@ class SessionObserver:
 
     def transcript_added(self, entry: TranscriptEntry) -> None:
         """Takes a completed entry of the transcript, the caller's or the agent's."""
+
+    def person_said(self, leg: Leg, entry: TranscriptEntry) -> None:
+        """Takes a completed entry of the person behind `leg`, while a person of the company has the call."""
+        self.transcript_added(entry)
 
     def words_heard(self, text: str, now: float) -> None:
         """Takes the interim transcript of the caller's turn; `transcript_added` has the final one."""

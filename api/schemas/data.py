@@ -94,7 +94,8 @@ class AuditQuery(PageQuery):
 
 
 class AuditView(Model):
-    """One thing that somebody did: which key, in which request, which operation of this document, to what."""
+    """One thing that somebody did: which key, in which request, which operation of this document, to what. A
+    supervisor who joins, changes or leaves a call has no key and no request."""
 
     at: str | None
     keyId: str

@@ -14,7 +14,9 @@ from mediaserver.calls.analysis import analyse, entry_data, recordable, turn_dat
 from mediaserver.calls.journal import Write
 from mediaserver.calls.redaction import Redactor
 from mediaserver.calls.services import CallServices
+from mediaserver.calls.supervisor_log import SupervisorLog
 from mediaserver.queue.outbox import new_event_id
+from mediaserver.queue.personal_data.audit import Audited
 from mediaserver.queue.records import CallStatus, Claim, Outcome
 from mediaserver.tracing.call_spans import TracedCall
 from pipeline.agent import ToolUse
@@ -49,6 +51,7 @@ class CallDetailRecord(SessionObserver):
         """The result of a transfer, for the analysis; None without one."""
         self.take_overs: list[dict[str, Any]] = []
         """The talks of supervisors in the agent's place, for the analysis."""
+        self._supervisors = SupervisorLog()
         self.sip: dict[str, Any] = dict(claim.sip)
         """What SIP said of the call, and the header fields of its INVITE."""
         self.ended_at_ms = 0
@@ -127,14 +130,26 @@ class CallDetailRecord(SessionObserver):
 
     def _beside(self) -> dict[str, Any]:
         """Returns what the analysis tells beside the conversation."""
-        tools = [self._tool_data(use) for use in self._tools]
+        tools = [_tool_data(use, self._began, self.redactor) for use in self._tools]
         known = {
             "transfer": self.transfer,
             "takeOvers": self.take_overs or None,
+            "supervisors": self._supervisors.data(self._since_began_ms(self.ended_at_ms)) or None,
             "recordingConsent": self.consent or None,
             "toolCalls": tools or None,
         }
         return {name: value for name, value in known.items() if value is not None}
+
+    def supervised(self, who: str, role: str) -> None:
+        """Notes the role that a supervisor has in this call from now on, "" for one who has left: for the
+        analysis, and in the audit log, also where the role stands in a token that was signed elsewhere."""
+        operation = self._supervisors.change(who, role, self._since_began_ms())
+        if operation:
+            entry = _audited(self.claim, operation, f"{self.call_id} {who} {role}".rstrip())
+            self.note("audit", lambda: self._services.store.note_audit(entry))
+
+    def _since_began_ms(self, at_ms: int = 0) -> int:
+        return max(0, (at_ms or self.now_ms()) - self._began_at_ms) if self._began_at_ms else 0
 
     def placed(self, direction: str, *, sip_call_id: str = "") -> None:
         """Logs that the call was placed, or has come."""
@@ -175,6 +190,8 @@ class CallDetailRecord(SessionObserver):
             "call.ended", status=outcome.status.value, hangupCause=outcome.cause, disposition=disposition
         )
         store, kept = self._services.store, replace(outcome, sip=self.sip)
+        for who in self._supervisors.there:
+            self.supervised(who, "")
         self.note("finish", lambda: store.finish(self.claim, kept), done=self.settle)
         self._trace(outcome, direction, ended_at_ms)
 
@@ -234,19 +251,6 @@ class CallDetailRecord(SessionObserver):
         if len(self._tools) < MAX_TOOL_CALLS:
             self._tools.append(use)
 
-    def _tool_data(self, use: ToolUse) -> dict[str, Any]:
-        arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
-        if self.redactor is not None:  # before the cut: half a number is not found
-            arguments, result = self.redactor.value(arguments, integers=True), self.redactor.value(result)
-        return {
-            "tool": use.name,
-            "arguments": arguments,
-            "result": result[:MAX_TOOL_RESULT],
-            "failed": use.failed,
-            "startMs": round((use.began - self._began) * 1000),
-            "durationMs": round((use.ended - use.began) * 1000),
-        }
-
     def state_changed(self, state: str, now: float) -> None:
         """Shows the state of turn-taking to whoever watches."""
         self._show("call.state", state=state)
@@ -296,3 +300,23 @@ class CallDetailRecord(SessionObserver):
     def fields(self) -> dict[str, object]:
         """Returns the log fields that identify the call."""
         return {"call_id": self.call_id, "company_id": self.claim.company_id, "agent_id": self.claim.agent_id}
+
+
+def _tool_data(use: ToolUse, began: float, redactor: Redactor | None) -> dict[str, Any]:
+    arguments, result = recordable(dict(use.arguments)), clean_text(use.result)
+    if redactor is not None:  # before the cut: half a number is not found
+        arguments, result = redactor.value(arguments, integers=True), redactor.value(result)
+    return {
+        "tool": use.name,
+        "arguments": arguments,
+        "result": result[:MAX_TOOL_RESULT],
+        "failed": use.failed,
+        "startMs": round((use.began - began) * 1000),
+        "durationMs": round((use.ended - use.began) * 1000),
+    }
+
+
+def _audited(claim: Claim, operation: str, subject: str) -> Audited:
+    return Audited(
+        company_id=claim.company_id, key_id="", request_id="", operation=operation, subject=subject
+    )

@@ -74,6 +74,7 @@ class LiveConversation:
         self.dialled: set[str] = set()
         """Numbers that are not called again in this call, whoever names them: all that a REFER of the far end
         led to, and those of the agent's own transfers unless nobody was certainly there."""
+        self._handed_back: list[TakeOver] = []
         self._session: Session | None = None
         self._agent: Conversation | None = None
         self._policy: PolicyConversation | None = None
@@ -160,6 +161,7 @@ class LiveConversation:
             result, handed_back = await taken.run(result, recording, observer)
             self.cdr.take_overs.append(taken.data())
             self.taken_over = None
+            self._handed_back.append(taken)
             if handed_back is not None:
                 result = await self._go_on(result, handed_back, leg, observer)
         if taken is not None:  # the session had ended by itself in that moment
@@ -295,8 +297,17 @@ class LiveConversation:
     async def debrief(self, result: SessionResult | None) -> SessionResult | None:
         """Asks the agent for its report after the end of the call; never raises."""
         self.cdr.ended_at_ms = self.cdr.now_ms()
+        result = await self._with_last_words(result)
         result = await self._sealed(await self._silenced(result))
         return await debriefed(self._agent, result, self.cdr.fields())
+
+    async def _with_last_words(self, result: SessionResult | None) -> SessionResult | None:
+        """Adds what was said just before the hand-backs, where that was recognised later."""
+        late = [entry for taken in self._handed_back for entry in await taken.last_words()]
+        if result is None or not late:
+            return result
+        entries = sorted((*result.transcript, *late), key=lambda entry: entry.end_ms)
+        return replace(result, transcript=tuple(entries))
 
     async def _sealed(self, result: SessionResult | None) -> SessionResult | None:
         """Encrypts the recording where the server has a key; what cannot be now is at the next start."""

@@ -20,6 +20,7 @@ from pipeline.agent import (
     Conversation,
     DoNotCall,
     Expect,
+    HandedBack,
     HangUp,
     Say,
     UserSaid,
@@ -67,12 +68,16 @@ class PolicyConversation:
         self._policy = policy
         self._lexicon = lexicon(language)
         self._asked = 0
+        self._undisclosed = bool(policy.disclosure)
+        self._opening: CallOpened | HandedBack = CallOpened()
+        """What the agent is told first, where it begins after the question."""
         self._recording: Recording | None = None
         self.record_on(recording)
 
     async def respond(self, event: AgentEvent) -> AsyncIterator[AgentAct]:
         """Answers with the policy lines until they are settled, else with the agent's acts."""
-        if isinstance(event, CallOpened) and self._policy.disclosure:
+        self._take_in(event)
+        if self._undisclosed:
             yield Say(self._policy.disclosure, interruptible=False)
         if self.consent is not Consent.PENDING:
             async with closing(self._agent.respond(event)) as acts:
@@ -95,7 +100,7 @@ class PolicyConversation:
             yield Expect(Expected(kinds=("yes_no",)))
             return
         self._decide(answer)
-        async with closing(self._agent.respond(CallOpened())) as acts:
+        async with closing(self._agent.respond(self._opening)) as acts:
             async for act in acts:
                 yield act
 
@@ -119,6 +124,17 @@ class PolicyConversation:
         """Whether the recording of the call may be kept."""
         return self.consent in (None, Consent.GIVEN)
 
+    def _take_in(self, event: AgentEvent) -> None:
+        """Notes what is to be said and asked again: nothing cuts a disclosure but a person who takes the call
+        over."""
+        if isinstance(event, HandedBack):
+            self._opening = _joined(self._opening, event)
+            self._asked = min(self._asked, ASKED_AT_MOST - 1)  # a question that was cut does not count
+            disclosed = plain_words(event.heard).startswith(plain_words(self._policy.disclosure))
+            self._undisclosed = self._undisclosed and not disclosed
+        elif not isinstance(event, CallOpened):
+            self._undisclosed = False
+
     def _wants_no_calls(self, said: str) -> bool:
         phrases = self._lexicon.no_more_calls
         return phrases is not None and phrases.search(folded(said)) is not None
@@ -128,3 +144,8 @@ class PolicyConversation:
         self.consent = Consent.GIVEN if given else Consent.REFUSED if answer else Consent.UNANSWERED
         if given and self._recording is not None:
             self._recording.muted = False
+
+
+def _joined(before: CallOpened | HandedBack, after: HandedBack) -> HandedBack:
+    """Returns what both tell an agent that has not said anything yet."""
+    return HandedBack((*(before.said if isinstance(before, HandedBack) else ()), *after.said))

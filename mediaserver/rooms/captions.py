@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from mediaserver.rooms.participant import AGENT_STATE, Participant
 from mediaserver.rooms.room import Room, Words
-from pipeline.media.who_hears import Role as Hearer
+from pipeline.leg import Leg
 from pipeline.result import SessionObserver, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
 
@@ -36,6 +36,8 @@ class RoomCaptions(SessionObserver):
     def __init__(self, room: Room, record: SessionObserver) -> None:
         self.speaking: Callable[[float], Participant | None] = lambda now: None
         """Returns the participant who speaks; set by the owner of the room."""
+        self.participant_of: Callable[[Leg], Participant | None] = lambda leg: None
+        """Returns the participant behind a leg, also one who has left; set by the owner of the room."""
         self._room = room
         self._record = record
         self._loop = asyncio.get_running_loop()
@@ -67,6 +69,17 @@ class RoomCaptions(SessionObserver):
         self._record.transcript_added(entry)
         self._say(entry.role, entry.text, self._loop.time(), final=True, interrupted=entry.interrupted)
 
+    def person_said(self, leg: Leg, entry: TranscriptEntry) -> None:
+        """Records the entry and sends it to the room as the words of who was behind the leg."""
+        speaker = self.participant_of(leg)
+        if speaker is None:
+            self.transcript_added(entry)
+            return
+        self._record.transcript_added(entry)
+        self._segments += 1
+        words = Words(speaker, f"SG_{self._segments}", entry.text, final=True)
+        self._room.spoken(words, self._loop.time())
+
     def turn_completed(self, turn: TurnRecord) -> None:
         """Records the turn and sends its latency to the room. Words of an interrupted agent that nobody heard
         to their half are in no transcript, and are taken back."""
@@ -87,18 +100,11 @@ class RoomCaptions(SessionObserver):
         self._room.spoken(Words(speaker, segment, text, final=final, interrupted=interrupted), now)
 
     def _speaker(self, role: Role, text: str, now: float) -> Participant:
-        if role is Role.COLLEAGUE:
-            return self._supervisor()
         wrote, speakers = self._wrote, self._room.speakers
-        if role is Role.AGENT or not speakers:
+        if role is not Role.CALLER or not speakers:
             return self._room.agent
         if wrote is not None and wrote[1].strip() == text:
             self._wrote = None
             return wrote[0]
         speaking = self.speaking(now) if len(speakers) > 1 else None
         return speaking if speaking in speakers else speakers[0]
-
-    def _supervisor(self) -> Participant:
-        """Returns the supervisor who talks in the agent's place, or has just handed the call back."""
-        there = [each for each in self._room.people if each.supervises]
-        return max(there, key=lambda each: each.role is Hearer.TAKE_OVER, default=self._room.agent)

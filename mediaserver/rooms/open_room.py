@@ -65,6 +65,13 @@ class OpenRoom(RoomObserver):
         leg = self.participant_legs.get(participant.sid)
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
+            self._note(leg, self.phone or self.call)
+
+    def _note(self, leg: ParticipantLeg, call: PhoneCall | WebCall | None) -> None:
+        """Notes the role that a supervisor really has."""
+        seat = self.bridge.seat(leg)
+        if leg.participant.supervises and call is not None and seat is not None:
+            call.cdr.supervised(leg.participant.identity, seat.role.value)
 
     def participant_left(self, participant: Participant, reason: LeaveReason, now: float) -> None:
         """Has the agent take the call back from a supervisor, who does not come back where they were put
@@ -73,6 +80,9 @@ class OpenRoom(RoomObserver):
             self.supervision.put_out(participant)
         lost = reason is LeaveReason.DUPLICATE_IDENTITY
         self.supervision.left(participant, TakeOverEnd.LOST if lost else TakeOverEnd.HANDED_BACK)
+        call = self.phone or self.call
+        if participant.supervises and call is not None:
+            call.cdr.supervised(participant.identity, "")
 
     @property
     def begun(self) -> bool:
@@ -143,8 +153,14 @@ class OpenRoom(RoomObserver):
     def new_web_call(self, claim: Claim, profile: CallProfile, services: CallServices) -> WebCall:
         """Makes the agent's conversation with the participants of this room."""
         call = WebCall(claim, profile, services, room=self.room, bridge=self.bridge, dialled=self.dialled)
-        call.captions.speaking = self.speaking
+        for leg in self.participant_legs.values():
+            self._note(leg, call)  # a supervisor may be there first
+        call.captions.speaking, call.captions.participant_of = self.speaking, self.participant_of
         return call
+
+    def participant_of(self, leg: Leg) -> Participant | None:
+        """Returns the participant behind `leg`, also one who has left; None for a telephone that has."""
+        return leg.participant if isinstance(leg, ParticipantLeg) else self.people().get(leg)
 
     def speaking(self, now: float) -> Participant | None:
         """Returns the participant whom the agent hears now, or heard last; None where none has spoken."""

@@ -142,12 +142,6 @@ class Supervision:
         """Waits for the last words of those who have left."""
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def whisper(self, text: str) -> None:
-        """Tells the agent something that the caller does not hear. Raises `Conflict`."""
-        conversation = self._conversation
-        if conversation is None or not conversation.whisper(text):
-            raise Conflict("This call's agent cannot be told anything")
-
     def _try(self, participant: Participant, now: float) -> None:
         try:
             self.change(participant, Role.TAKE_OVER, now)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from functools import partial
 
 from mediaserver.admin.access import Access
+from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.phone_call import PhoneCall
 from mediaserver.errors import Conflict, NotFound
 from mediaserver.rooms.open_room import JoinGrant, OpenRoom
@@ -48,7 +50,8 @@ class Supervisors:
 
     def of_call(self, access: Access, call_id: str) -> list[Participant]:
         """Returns the supervisors who are in a live call. Raises `Conflict`."""
-        people = self._opened(access, call_id).room.participants.values()
+        found = self._found(access, call_id)
+        people = found.room.people if isinstance(found, OpenRoom) else []
         return [each for each in people if each.supervises]
 
     def change(self, access: Access, call_id: str, identity: str, role: str) -> Participant:
@@ -57,39 +60,49 @@ class Supervisors:
         opened.supervision.change(participant, Role(role), asyncio.get_running_loop().time())
         return participant
 
-    async def remove(self, access: Access, call_id: str, identity: str) -> None:
-        """Puts a supervisor out of a call; the agent has it back where they had taken it over. Raises
-        `NotFound`."""
+    async def remove(self, access: Access, call_id: str, identity: str) -> Role:
+        """Puts a supervisor out of a call; the agent has it back where they had taken it over. Returns the
+        role that they had. Raises `NotFound`."""
         opened, participant = self._supervisor(access, call_id, identity)
+        role = participant.role
         await self._room_registry.remove_participant(opened, opened.participant_legs[participant.sid])
+        return role
 
     def whisper(self, access: Access, call_id: str, text: str) -> None:
         """Tells the agent of a live call something that the caller does not hear. Raises `Conflict`."""
-        self._opened(access, call_id).supervision.whisper(text)
+        conversation = self._found(access, call_id).conversation
+        if conversation is None or not conversation.whisper(text):
+            raise Conflict("This call's agent cannot be told anything")
 
     def _supervisor(self, access: Access, call_id: str, identity: str) -> tuple[OpenRoom, Participant]:
-        opened = self._opened(access, call_id)
-        participant = opened.room.participants.get(identity)
-        if (
-            participant is None
-            or participant.sid not in opened.participant_legs
-            or not participant.supervises
-        ):
-            raise NotFound(UNKNOWN_SUPERVISOR)
-        return opened, participant
+        opened = self._found(access, call_id)
+        if isinstance(opened, OpenRoom):
+            participant = opened.room.participants.get(identity)
+            if (
+                participant is not None
+                and participant.sid in opened.participant_legs
+                and participant.supervises
+            ):
+                return opened, participant
+        raise NotFound(UNKNOWN_SUPERVISOR)
 
     def _opened(self, access: Access, call_id: str) -> OpenRoom:
-        """Returns the room of a call, which a phone call has from now on. The caller of this method has
-        checked that `access` reaches the call. Raises `Conflict`."""
+        """Returns the room of a call, which a phone call has from now on. Raises `Conflict`."""
+        found = self._found(access, call_id)
+        return found if isinstance(found, OpenRoom) else self._room_of(found)
+
+    def _found(self, access: Access, call_id: str) -> OpenRoom | PhoneCall:
+        """Returns the room of a call, or the phone call that nobody has been invited to. The caller of this
+        method has checked that `access` reaches the call. Raises `Conflict`."""
         if call_id in self._room_registry:
             opened = self._room_registry.opened(access, call_id, supervised=True)
             if not opened.begun:
                 raise Conflict(ELSEWHERE)
             return opened
         call = self._room_registry.phone_call(call_id)
-        if call is None:
+        if call is None or call.leg is None:
             raise Conflict(ELSEWHERE)
-        return self._room_of(call)
+        return call
 
     def _room_of(self, call: PhoneCall) -> OpenRoom:
         if call.leg is None:
@@ -99,7 +112,13 @@ class Supervisors:
         room = Room(claim.call_id, agent=Participant("agent", kind=Kind.AGENT), now=now)
         opened = OpenRoom(room, claim.company_id, WebCallRequest(agent_id=claim.agent_id), bridge, phone=call)
         caller = phone_participant(claim.phone_number, status="active")
+        room.on_text = partial(_written, call.conversation)
         room.join(caller, now)
         room.active(caller, now)
         call.on_over = self._room_registry.adopt(opened)
         return opened
+
+
+def _written(conversation: LiveConversation, who: Participant, text: str) -> None:
+    if who.supervises and who.role is Role.WHISPER:
+        conversation.whisper(text)

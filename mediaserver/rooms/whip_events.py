@@ -1,7 +1,7 @@
 """JSON messages that a WHIP client gets on the data channel that it opens as "events".
 
-    {"type": "words", "speaker": "agent" | "caller", "segment": "SG_1", "text": ..., "final": bool,
-     "interrupted": bool}
+    {"type": "words", "speaker": "agent" | "caller" | "colleague", "segment": "SG_1", "text": ...,
+     "final": bool, "interrupted": bool}
     {"type": "state", "state": "listening" | "thinking" | "speaking"}
     {"type": "turn", "latencyMs": 412.0}
     {"type": "ended", "reason": ...}
@@ -42,6 +42,7 @@ class TalkEvents(RoomObserver):
     def words_spoken(self, words: Words, now: float) -> None:
         """Sends a piece of the transcript as "words"."""
         speaker = "agent" if words.speaker.kind is Kind.AGENT else "caller"
+        speaker = "colleague" if words.speaker.supervises else speaker
         self._tell(
             type="words",
             speaker=speaker,

@@ -23,6 +23,7 @@ from pipeline.audio.kernels import rms
 from pipeline.audio.resample import Resampler
 from pipeline.leg import AudioSource, Leg, LegListener
 from pipeline.media.pacer import Pace, Pacer
+from pipeline.media.recording import Recording
 from pipeline.media.who_hears import HEARD, HEARS, STAYS, Role
 
 ACTIVE: Final = 10 ** (-35 / 20)
@@ -223,7 +224,7 @@ class Bridge:
         """Called with every leg that has ended."""
         self.on_key: Callable[[Leg, str], None] | None = None
         """Called with the leg and the digit of every DTMF digit."""
-        self.tap: Callable[[Sequence[tuple[Leg, Pcm]], int, float], None] | None = None
+        self.tap: Callable[[Sequence[tuple[Seat, Pcm]], int, float], None] | None = None
         """Called every 20 ms of a mix with the frames of the legs that had one and that a caller may hear,
         the mix's position and the loop time."""
 
@@ -397,10 +398,20 @@ class Bridge:
         position, self._next = self._next, self._next + self._samples
         if self.tap is not None:
             aloud = HEARS[Role.CALLER]
-            self.tap([(seat.leg, frame) for seat, frame in said if seat.role in aloud], position, now)
+            self.tap([each for each in said if each[0].role in aloud], position, now)
         to_session = [frame for seat, frame in said if seat.role in HEARS[self._role]]
         if self._listener is not None and to_session:
             self._listener.audio_received(mixed(to_session), position, now, concealed=False)
+
+
+def record(recording: Recording, said: Sequence[tuple[Seat, Pcm]], position: int, now: float) -> None:
+    """Records what a `Bridge.tap` is called with: the callers left, the company's people right."""
+    callers = [frame for seat, frame in said if seat.role is Role.CALLER]
+    others = [frame for seat, frame in said if seat.role is not Role.CALLER]
+    if callers:
+        recording.caller(mixed(callers), position, now)
+    if others:
+        recording.agent(mixed(others), now)
 
 
 def mixed(frames: list[Pcm]) -> Pcm:

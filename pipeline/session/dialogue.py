@@ -130,9 +130,7 @@ class Dialogue:
         self._recognition.cancel()
         self._watch.sound(now)
         self.agent_turns.silence(now)
-        if self._recognition.is_pending and not self._turn_log.was_heard:
-            self._turn_log.drop()  # `hear_out` adds all of the caller's words
-        self._turn_log.end(now)
+        self._turn_log.leave(now, keeps_words=self._recognition.is_pending)  # `hear_out` adds the words
 
     async def hear_out(self) -> None:
         """Recognises the caller's last words after `wind_up`."""

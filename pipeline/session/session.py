@@ -291,6 +291,8 @@ class Session:
             agent_speech_ms=round(turn_log.agent_speech_s * 1000),
             recording=recording,
             silences=tuple(turn_log.silences),
+            heard=turn_log.heard,
+            cut_short=turn_log.cut_short,
             do_not_call=agent_turns.do_not_call_reason,
         )
 

@@ -140,9 +140,14 @@ class TurnLog:
             self._exchange.silences.append(silence)
         log.warning("silence in our turn", extra={"call_id": self.call_id, "ms": silence.ms, "cause": cause})
 
-    def drop(self) -> None:
-        """Merges the exchange under way, of which nothing was heard, into the next one."""
-        self._exchange = None
+    def leave(self, now: float, *, keeps_words: bool) -> None:
+        """Ends the exchange under way with the conversation: the answer in it was not heard to its end.
+        `keeps_words`: the words of the caller are added later."""
+        cut = self._exchange is not None
+        if cut and keeps_words and not self.was_heard:
+            self._exchange, self.heard = None, ""
+        self.end(now)
+        self.cut_short |= cut
 
     @property
     def was_heard(self) -> bool:

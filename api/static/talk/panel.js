@@ -46,7 +46,7 @@ export class Panel {
     const root = host.attachShadow({ mode: "open" });
     root.adoptedStyleSheets = sheets;
     this.#parts = this.#build(label || texts.of("start"));
-    this.#transcript = new Transcript(this.#parts.said, { agent: texts.of("agent"), caller: texts.of("you") });
+    this.#transcript = new Transcript(this.#parts.said, texts);
     root.append(this.#parts.panel, this.#parts.opener, this.#parts.voice);
     this.#follow();
     this.#react(root);

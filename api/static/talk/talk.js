@@ -12,7 +12,7 @@ const texts = new Texts([new URLSearchParams(location.search).get("lang"), ...na
 const agent = decodeURIComponent(location.pathname.split("/").pop());
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 const conversation = new Conversation(location.origin, agent, token);
-const transcript = new Transcript(at("transcript"), { agent: texts.of("agent"), caller: texts.of("you") });
+const transcript = new Transcript(at("transcript"), texts);
 const sound = new Sound({
   microphones: at("microphones"), speakers: at("speakers"), voice: at("voice"), usual: texts.of("usual"), show: level,
 });

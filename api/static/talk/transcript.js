@@ -4,9 +4,9 @@ export class Transcript {
   #list;
   #names; // by speaker
 
-  constructor(list, names) {
+  constructor(list, texts) {
     this.#list = list;
-    this.#names = names;
+    this.#names = { agent: texts.of("agent"), caller: texts.of("you"), colleague: texts.of("colleague") };
   }
 
   clear() {

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from mediaserver.calls.outbound_legs import DialRefused
 from mediaserver.calls.transfers.carrier_referral import AFTER_BYE_S, Attempt, CarrierReferral, Rung, Said
 from pipeline.audio import Pcm, frame_samples
 from pipeline.leg import Leg
-from pipeline.media.bridge import Bridge, mixed
+from pipeline.media.bridge import Bridge, record
 from pipeline.media.playout import Playout
 from pipeline.media.recording import Recording
 from pipeline.media.utterance import Utterance
@@ -306,7 +307,8 @@ class TransferBridge:
             return TransferResult("abandoned", ring_ms, ended_by=self._ended_by)
         self._state = TransferState.TALKING
         self._bridge.attach(self, None)
-        self._bridge.tap = self._record
+        if self._recording is not None:
+            self._bridge.tap = partial(record, self._recording)
         self._bridge.on_key = self._pass_on
         self._bridge.add(call, role=Role.COLLEAGUE)
         if self.on_answer is not None:
@@ -383,17 +385,6 @@ class TransferBridge:
     def _end(self, by: str) -> None:
         self._ended_by = self._ended_by or by
         self._over.set()
-
-    def _record(self, said: Sequence[tuple[Leg, Pcm]], position: int, now: float) -> None:
-        """Records the callers left and the person right, as in the conversation before."""
-        if self._recording is None:
-            return
-        callers = [frame for leg, frame in said if leg is not self._call]
-        if callers:
-            self._recording.caller(mixed(callers), position, now)
-        for leg, frame in said:
-            if leg is self._call:
-                self._recording.agent(frame, now)
 
     # From the bridge (`LegListener`) ------------------------------------------------------------------------
 

@@ -156,3 +156,32 @@ async def test_no_integer_that_is_a_card_is_kept_of_what_the_agent_extracted(ser
     report = AgentReport(extracted={"cards": [{"number": 4111111111111111}], "age": 42, "paid": True})
     outcome = cdr.answered(replace(result(EndReason.AGENT), report=report), cause="normal", ended_by="local")
     assert outcome.analysis["extracted"] == {"cards": [{"number": "[card]"}], "age": 42, "paid": True}
+
+
+async def test_who_supervised_a_call_is_in_the_analysis_and_in_the_audit_log(services: CallServices) -> None:
+    cdr = CallDetailRecord(CLAIM, services)
+    cdr.supervised("boss", "monitor")  # while the tools before the conversation are asked
+    cdr.conversation_began()
+    for who, role in (("boss", "monitor"), ("boss", "barge"), ("anna", "whisper")):
+        cdr.supervised(who, role)
+    cdr.supervised("anna", "")
+    cdr.supervised("nobody", "")
+    outcome = cdr.answered(result(EndReason.AGENT), cause="normal", ended_by="local")
+    assert [(each["by"], each["role"]) for each in outcome.analysis["supervisors"]] == [
+        ("boss", "monitor"),
+        ("boss", "barge"),
+        ("anna", "whisper"),
+    ]
+    assert all(0 <= each["startMs"] <= each["endMs"] < 1000 for each in outcome.analysis["supervisors"])
+    writing = asyncio.create_task(services.journal.run())
+    async with asyncio.timeout(10):
+        while len(services.journal):
+            await asyncio.sleep(0.01)
+    writing.cancel()
+    page = await services.store.audit(CLAIM.company_id)
+    assert [(each.operation, each.subject) for each in reversed(page.items)] == [
+        ("supervisorJoined", "call-1 boss monitor"),
+        ("supervisorChanged", "call-1 boss barge"),
+        ("supervisorJoined", "call-1 anna whisper"),
+        ("supervisorLeft", "call-1 anna"),
+    ]

@@ -6,9 +6,12 @@ import pytest
 
 from mediaserver.rooms.captions import RoomCaptions
 from mediaserver.rooms.participant import AGENT_STATE, Kind, Participant
-from mediaserver.rooms.room import Room, RoomObserver, Words
+from mediaserver.rooms.room import LeaveReason, Room, RoomObserver, Words
+from pipeline.leg import Leg
+from pipeline.media.who_hears import Role as Hearer
 from pipeline.result import SessionObserver, TurnRecord
 from pipeline.transcript import Role, TranscriptEntry
+from tests.support.speech.bridged import FakeLeg
 
 
 class Seen(RoomObserver, SessionObserver):
@@ -62,6 +65,23 @@ async def test_words_that_were_written_are_the_writers() -> None:
     captions.transcript_added(said(Role.CALLER, "Yes."))
     captions.transcript_added(said(Role.AGENT, "Fine."))
     assert [each.speaker for each in seen.words] == [bo, ann, room.agent]
+
+
+async def test_words_of_people_without_the_agent_are_of_who_was_behind_the_leg() -> None:
+    ann, hidden = Participant("ann"), Participant("ear", supervises=True, role=Hearer.MONITOR)
+    boss, second = (Participant(name, supervises=True) for name in ("boss", "second"))
+    captions, room, seen = opened(ann, hidden, boss, second)
+    people: dict[Leg, Participant] = {FakeLeg(): each for each in (boss, second, ann)}
+    captions.participant_of = people.get
+    room.leave(boss, LeaveReason.CLIENT, 1.0)  # the last words are recognised later
+    for leg, each in people.items():
+        captions.person_said(leg, said(Role.CALLER if each is ann else Role.COLLEAGUE, each.identity))
+    assert [(each.speaker, each.text) for each in seen.words] == [
+        (boss, "boss"), (second, "second"), (ann, "ann"),
+    ]  # fmt: skip
+    assert [entry.text for entry in seen.entries] == ["boss", "second", "ann"]
+    captions.transcript_added(said(Role.COLLEAGUE, "of nobody known"))
+    assert seen.words[-1].speaker is room.agent
 
 
 async def test_words_that_nobody_heard_to_their_half_are_taken_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +22,10 @@ from mediaserver.rooms.open_room import OpenRoom
 from mediaserver.rooms.participant import Kind, Participant, Track
 from mediaserver.rooms.participant_leg import ParticipantLeg
 from mediaserver.rooms.registry import RoomRegistry
-from mediaserver.rooms.room import LeaveReason, Room
+from mediaserver.rooms.room import LeaveReason, Room, Words
 from mediaserver.rooms.supervision import GONE_S, LOST_S, MUTED_S, REFUSED
 from mediaserver.rooms.tokens import Grant, mint, verify
+from mediaserver.rooms.whip_events import CHANNEL, TalkEvents
 from pipeline.media.who_hears import Role
 from tests.support.node.node import Node, running
 from tests.support.webrtc.rooms import COMPANY, invite, write_web_site
@@ -165,11 +167,16 @@ class Taken:
         taken.begin()
 
 
+def call_of(conversation: Taken) -> Any:
+    record = SimpleNamespace(supervised=lambda identity, role: None)
+    return SimpleNamespace(conversation=conversation, cdr=record, hang_up=lambda: None)
+
+
 async def taken_over(web: Node) -> tuple[OpenRoom, ParticipantLeg, TakeOver]:
     """A room that its supervisor has taken over; the last sound came at 100 s."""
     registry, opened = room_of(web)
     conversation = Taken()
-    opened.call = cast(Any, SimpleNamespace(conversation=conversation, hang_up=lambda: None))
+    opened.call = call_of(conversation)
     leg = await join(registry, opened, token_of(registry, opened, Role.MONITOR))
     seat = opened.bridge.seat(leg)
     assert seat is not None
@@ -249,7 +256,7 @@ async def test_a_whisperer_is_heard_after_a_blip_and_not_after_the_end(
     Ears.made = made
     monkeypatch.setattr("mediaserver.rooms.supervision.PersonTranscript", Ears)
     registry, opened = room_of(web)
-    opened.call = cast(Any, SimpleNamespace(conversation=Taken(), hang_up=lambda: None))
+    opened.call = call_of(Taken())
     token = token_of(registry, opened, Role.WHISPER)
     leg = await join(registry, opened, token)
     assert leg.on_media is not None
@@ -263,3 +270,14 @@ async def test_a_whisperer_is_heard_after_a_blip_and_not_after_the_end(
     assert [each.closed for each in made] == [True, True, False]
     await opened.remove_participant(LeaveReason.ROOM_CLOSED, 3.0)
     assert [each.closed for each in made] == [True, True, True]
+
+
+def test_a_whip_client_tells_the_words_of_a_supervisor_from_its_own() -> None:
+    room = Room("r", agent=Participant("agent", kind=Kind.AGENT), now=0.0)
+    sent: list[str] = []
+    peer = SimpleNamespace(channels={CHANNEL}, send=lambda label, body: sent.append(body))
+    ann, boss = Participant("ann"), Participant("boss", supervises=True, role=Role.MONITOR)
+    TalkEvents(room, ann, cast(Any, peer))
+    for number, speaker in enumerate((ann, boss, room.agent)):
+        room.spoken(Words(speaker, f"SG_{number}", "yes", final=True), 1.0)
+    assert [json.loads(each)["speaker"] for each in sent] == ["caller", "colleague", "agent"]

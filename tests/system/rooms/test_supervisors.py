@@ -154,6 +154,10 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
             call_id = await place(client)
             caller = Caller(await people.answered(DESK))
             await caller.hears(AGENT_HZ)
+            assert await roles(client, call_id) == {}
+            assert (await ask(client, "post", f"{call_id}/whisper", text="be brief"))[0] == 409  # a script
+            assert (await ask(client, "delete", f"{call_id}/supervisors/boss"))[0] == 404
+            assert not server.room_registry.rooms  # a call that nobody listens to goes past no bridge
             await supervise(client, boss, call_id, "monitor", "boss")
             await boss.event("sound")
             await until(lambda: boss.events != [])
@@ -183,6 +187,18 @@ async def test_a_phone_call_is_listened_to_taken_over_and_handed_back(
             report = await until_final(client, call_id, key=WEB_KEY)
             await boss.event("closed")
             assert joining == [409]
+            _, log = await asked(client, "/api/v1/audit", key=ADMIN)
+    done = [(each["operation"], each["subject"]) for each in reversed(log["entries"]) if not each["keyId"]]
+    assert done == [
+        ("supervisorJoined", f"{call_id} boss monitor"),
+        ("supervisorChanged", f"{call_id} boss take_over"),
+        ("supervisorChanged", f"{call_id} boss monitor"),
+        ("supervisorChanged", f"{call_id} boss whisper"),
+        ("supervisorLeft", f"{call_id} boss"),
+    ]
+    assert [(each["by"], each["role"]) for each in report["analysis"]["supervisors"]] == [
+        ("boss", "monitor"), ("boss", "take_over"), ("boss", "monitor"), ("boss", "whisper"),
+    ]  # fmt: skip
     said = [line["role"] for line in report["transcript"]]
     assert {"agent", "colleague", "caller"} <= set(said)
     assert said.index("colleague") < len(said) - 1 - said[::-1].index("agent")  # the agent goes on after it
@@ -251,6 +267,7 @@ async def test_the_second_is_told_and_a_lost_supervisor_gives_the_caller_back(
             _, log = await asked(client, "/api/v1/audit", key=ADMIN)
             done = [(each["operation"], each["subject"]) for each in log["entries"]]
             assert ("changeSupervisor", f"{call_id} anna take_over") in done
+            assert ("supervisorLeft", f"{call_id} boss") in done
             assert ("createSupervisor", f"{call_id} boss take_over") in done
 
 
@@ -300,6 +317,9 @@ async def test_a_web_call_is_barged_into_taken_over_and_handed_back(microphone: 
             await becomes(client, call_id, "boss", "take_over")
             await until_said(client, call_id, "colleague")
             assert (await ask(client, "delete", f"{call_id}/supervisors/boss"))[0] == 200
+            _, log = await asked(client, "/api/v1/audit", key=ADMIN)
+            done = [(each["operation"], each["subject"]) for each in log["entries"]]
+            assert ("removeSupervisor", f"{call_id} boss take_over") in done
             lines = len(await transcript_of(client, call_id))
             async with asyncio.timeout(20):
                 while "agent" not in (await transcript_of(client, call_id))[lines:]:

@@ -22,7 +22,7 @@ from mediaserver.rooms.room import RoomObserver
 from mediaserver.rooms.tokens import Grant
 from mediaserver.rooms.web_call import WebCallRequest
 from pipeline.audio import Pcm
-from pipeline.leg import Leg
+from pipeline.media.bridge import Seat
 from tests.support.node.node import KEY, Node, Site, bearer, node_of_module
 from tests.support.paths import ROOT
 from tests.support.sip.referring_carrier import notifies, referring_carrier, refuses, tells_nothing
@@ -134,8 +134,8 @@ async def test_nobody_hears_whom_the_server_muted_until_the_owner_unmutes(
         leg = next(each for each in opened.participant_legs.values() if each.participant.identity == "ann")
         loud: list[bool] = []
 
-        def tap(said: Sequence[tuple[Leg, Pcm]], position: int, now: float) -> None:
-            loud.extend(bool(frame.any()) for each, frame in said if each is leg)
+        def tap(said: Sequence[tuple[Seat, Pcm]], position: int, now: float) -> None:
+            loud.extend(bool(frame.any()) for seat, frame in said if seat.leg is leg)
 
         opened.bridge.tap = tap
         await until(lambda: loud[-25:].count(True) == 25)
