@@ -182,12 +182,12 @@ class Stack:
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
         """Sends `request` in a new transaction, over TCP where it is long (RFC 3261 18.1.1)."""
-        request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
+        request.headers.prepend("Via", self._via(hop, request.method))
         switches = hop.elastic and hop.transport == "udp" and self._streams
         if switches and len(request.to_bytes()) > MTU_LIMIT:
             hop = replace(hop, transport="tcp")
             request.headers.pop_first("Via")
-            request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
+            request.headers.prepend("Via", self._via(hop, request.method))
         return self._start(request, hop, user, now)
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
@@ -246,7 +246,8 @@ class Stack:
 
     # Internals --------------------------------------------------------------------------------------------
 
-    def _via(self, hop: Hop, offers: str = "") -> str:
+    def _via(self, hop: Hop, method: str = "") -> str:
+        offers = ";keep" if method == "REGISTER" and hop.reliable else ""  # RFC 6223; STUN over UDP: not here
         host, port = self._local_address(hop)
         sent_by = format_hostport(host, port)
         return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport{offers}"
@@ -356,10 +357,6 @@ class Stack:
         self._invited[server.key] = invite
         self.emit(InviteReceived(invite, admitted, source, old))
         return None
-
-
-_OFFERED = {"REGISTER": ";keep"}
-"""What the Via of a request offers: keep-alives (RFC 6223)."""
 
 
 def _stamp(request: Request, source: Hop) -> Via:
