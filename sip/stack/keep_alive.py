@@ -32,8 +32,8 @@ BACKOFF_FIRST_S, BACKOFF_LAST_S = 30.0, 1800.0
 
 
 class KeepAlive:
-    """The keep-alives of one registration, every `every_s` seconds at least, 0: as often as the registrar asks
-    for them, if it does. `renew` is called where the flow is gone."""
+    """The keep-alives of one registration, every `every_s` seconds or as often as the registrar asks for
+    them, whichever is more; 0: only as it asks. `renew` is called where the flow is gone."""
 
     def __init__(
         self,

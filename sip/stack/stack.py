@@ -26,6 +26,7 @@ from sip.message.message import MalformedRequest, Request, Response, parse, resp
 from sip.message.uri import Uri, format_hostport
 from sip.stack.admission import (
     CAPABLE,
+    Admitted,
     Answers,
     Gate,
     HeaderLines,
@@ -158,7 +159,7 @@ class Stack:
 
     def transmission_failed(self, transmission: Transmission, now: float) -> None:
         """Reports to the transaction that a transmission could not be sent, because its connection failed."""
-        self.clients.failed(transmission.key, now)
+        self.clients.failed(transmission, now)
 
     def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
         """Reports that a transmission was not sent, because its hop's `address` is closed to the trunk."""
@@ -183,8 +184,8 @@ class Stack:
     ) -> ClientTransaction:
         """Sends `request` in a new transaction, over TCP where it is long (RFC 3261 18.1.1)."""
         request.headers.prepend("Via", self._via(hop, request.method))
-        switches = hop.elastic and hop.transport == "udp" and self._streams
-        if switches and len(request.to_bytes()) > MTU_LIMIT:
+        switches = hop.elastic and not hop.reliable and self._streams
+        if switches and self.clients.takes_streams(hop, now) and len(request.to_bytes()) > MTU_LIMIT:
             hop = replace(hop, transport="tcp")
             request.headers.pop_first("Via")
             request.headers.prepend("Via", self._via(hop, request.method))
@@ -342,7 +343,7 @@ class Stack:
 
     def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:
         admitted, old = self.within.admit(request, source, now, self._gate)
-        if isinstance(admitted, Refused):
+        if not isinstance(admitted, Admitted):
             return admitted
         refused = unknown_method(request) or unanswerable(request, admitted, replaces=old is not None)
         if refused is not None or request.method == "OPTIONS":

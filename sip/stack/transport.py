@@ -26,7 +26,7 @@ from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
 from sip.stack.websocket import Frames, flow_from
-from sip.transaction.hop import Hop, Transmission
+from sip.transaction.hop import SWITCH_S, Hop, Transmission
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +126,8 @@ class StreamConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once; what is sent next opens a new connection, though `connection_lost` comes only in the
-        next turn of the loop. In Python 3.11.2 a TLS transport that was closed twice cannot be aborted
+        """Closes at once; what is sent next opens a new connection, before `connection_lost` is called. In
+        Python 3.11.2 a TLS transport that was closed twice cannot be aborted
         (`asyncio.sslproto`: AttributeError), hence `close` closes once."""
         if self._transport is not None:
             self._transport.abort()
@@ -324,7 +324,7 @@ class Transport:
         place = place_of(hop)
         reached = False
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(SWITCH_S if hop.switched else CONNECT_TIMEOUT_S):
                 address = await self.names.resolve(hop.host)
                 waiting = self._waiting[place]
                 waiting[:] = [each for each in waiting if self._allowed(each, address)]

@@ -74,7 +74,7 @@ async def test_what_names_no_call_that_may_be_replaced_is_refused(tmp_path: Path
         assert await refusal(line, replaces(caller, to_tag="other")) == 481
         assert await refusal(line, replaces(caller, from_tag="other")) == 481
         assert await refusal(line, "Replaces: nothing") == 481
-        assert await refusal(line, replaces(caller), replaces(caller)) == 481
+        assert await refusal(line, replaces(caller), replaces(caller)) == 400
         heard = caller.ear.packets
         await until(lambda: caller.ear.packets > heard)  # the call goes on
         assert line.node.server.endpoint.stats.rtp_ports_used == 1
