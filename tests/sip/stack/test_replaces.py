@@ -90,7 +90,8 @@ async def test_the_right_ids_from_elsewhere_take_nobodys_place(
 async def test_a_node_without_room_for_calls_lets_one_take_anothers_place(
     phone: Endpoint, far: Rogue, draining: bool
 ) -> None:
-    call = await replaceable(phone, far, asked := [])
+    asked: list[Call] = []
+    call = await replaceable(phone, far, asked)
     if draining:
         phone.drain()
     else:
@@ -107,7 +108,8 @@ async def test_two_replaces_or_one_of_another_method_are_400(far: Rogue, how: di
     async with Endpoint(settings) as phone, udp("127.0.0.1") as friend:
         inward = TrunkSettings(id="in", uri="sip:192.0.2.9", allow_from=("127.0.0.1/32",), accept_refer=True)
         phone.add_trunk(inward)
-        call = await replaceable(phone, far, asked := [])
+        asked: list[Call] = []
+        call = await replaceable(phone, far, asked)
         assert await told(far, friend, phone, **how) == 400
         assert asked == []
         await call.hang_up()
@@ -128,7 +130,8 @@ async def test_who_is_only_known_by_name_is_waited_for(
 
     monkeypatch.setattr(loop, "getaddrinfo", named)
     contact = f"Contact: <sip:x@gw.carrier.example>\r\nRecord-Route: <sip:127.0.0.1:{far.sip.port};lr>"
-    call = await replaceable(phone, far, asked := [], contact)
+    asked: list[Call] = []
+    call = await replaceable(phone, far, asked, contact)
     async with udp(ELSEWHERE) as gateway:
         received = phone.stats.received
         replacing(far, gateway, to=address(phone))
