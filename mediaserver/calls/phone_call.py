@@ -213,8 +213,8 @@ class PhoneCall:
 
     async def _headers(self, line: Line) -> Mapping[str, str]:
         claim = self.cdr.claim
-        asked = claim.sip.get("headers", {})
-        asked = {name: value for name, value in asked.items() if allowed(name, line.trunk)}
+        wanted = claim.sip.get("headers", {}).items()
+        asked = {name: value for name, value in wanted if allowed(name, line.trunk)}
         self.cdr.sip["headers"] = headers = to_send(line.trunk.send_headers, claim.variables, asked)
         headers = dict(await signed(self._services.signer, line, headers, given_up=self._abandoned))
         if self._stood_still(self._asked, asyncio.get_running_loop().time()):
@@ -227,7 +227,7 @@ class PhoneCall:
         if self._abandoned():
             return False
         loop = asyncio.get_running_loop()
-        self._asked = asked = loop.time()
+        self._asked = loop.time()
         try:
             moved = await self._services.store.reroute(
                 self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number
@@ -237,11 +237,11 @@ class PhoneCall:
             return False
         if moved:
             self.cdr.claim = replace(self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number)
-        return moved and not self._abandoned() and not self._stood_still(asked, loop.time())
+        return moved and not self._abandoned() and not self._stood_still(self._asked, loop.time())
 
     async def _arm(self) -> bool:
         store, loop = self._services.store, asyncio.get_running_loop()
-        self._asked = asked = loop.time()
+        self._asked = loop.time()
         try:
             armed = await store.arm(self.cdr.claim, self._services.lease_ms, sip_call_id=self._sip_call_id)
         except StoreError as error:
@@ -250,7 +250,7 @@ class PhoneCall:
             return False
         if armed and not await self._noted():
             return False
-        if armed and self._stood_still(asked, loop.time()):
+        if armed and self._stood_still(self._asked, loop.time()):
             self._release(STOOD_STILL)
             return False
         return armed
@@ -303,10 +303,9 @@ class PhoneCall:
         if was_transferred(result) and there.call.state is CallState.ANSWERED and legs is not None:
             result, error = await conversed(self.conversation, there.bridge(), result, there=there)
         await there.close()
-        if call is not there.call:
-            await self._end(call)
-            call = there.call
-        await self._end(call)
+        for telephone in dict.fromkeys((call, there.call)):
+            await self._end(telephone)
+        call = there.call
         result = await self.conversation.debrief(result)
         cause = call.cause or HangupCause.NORMAL
         self._finish(

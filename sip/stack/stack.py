@@ -249,8 +249,7 @@ class Stack:
 
     def _via(self, hop: Hop, method: str = "") -> str:
         offers = ";keep" if method == "REGISTER" and hop.reliable else ""  # RFC 6223; STUN over UDP: not here
-        host, port = self._local_address(hop)
-        sent_by = format_hostport(host, port)
+        sent_by = format_hostport(*self._local_address(hop))
         return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport{offers}"
 
     def _start(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> ClientTransaction:
@@ -301,9 +300,8 @@ class Stack:
             self._refuse(request, refused, source, now)
 
     def _serve(self, request: Request, source: Hop) -> ServerTransaction:
-        via = request.via
-        key = server_key(request, via)
-        server = ServerTransaction(self, request, hop=response_hop(via, source), key=key, source=source)
+        key, hop = server_key(request, request.via), response_hop(request.via, source)
+        server = ServerTransaction(self, request, hop=hop, key=key, source=source)
         self._servers[key] = server
         return server
 
