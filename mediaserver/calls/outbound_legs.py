@@ -3,6 +3,7 @@ the rules of every call: destinations of the company, the trunk's format, do-not
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
@@ -97,14 +98,18 @@ class OutboundLegs:
         return target
 
     def named_by(self, agent_id: str, uri: Uri) -> str:
-        """Returns the number or user that the URI of a far end's REFER names, if that is a target of the
-        agent's own transfers. Raises `DialRefused`."""
+        """Returns the number, or user of this server, that the URI of a far end's REFER names, if that is a
+        target of the agent's own transfers. Raises `DialRefused`."""
         agent = self._agent(agent_id)
         company = self._directory.company(agent.company)
         wanted = [uri.number, f"{USER}{uri.user}"]
+        here = {self._endpoint.settings.realm, self._endpoint.host_towards(uri)}
+        ours = bool(uri.host) and uri.host.lower() in {(each or "").lower() for each in here}
+        elsewhere = ROOM if ours else (ROOM, USER)  # another's user may have the name of one of ours
         with suppress(InvalidNumber):
             wanted.append(normalise(uri.number, company.country if company is not None else None))
-        found = [target for each in wanted if (target := agent.reaches(each)) and not target.startswith(ROOM)]
+        targets = [target for each in wanted if (target := agent.reaches(each))]
+        found = [target for target in targets if not target.startswith(elsewhere)]
         if not found:
             raise DialRefused("the target is not among the agent's transfer_targets")
         return found[0]
@@ -189,13 +194,17 @@ class OutboundLegs:
             trunk_id=route.trunk.id,
             phone_number=route.number,
         )
+        place = _Place(leg, self._store, self._journal)
         try:
             verdict = await self._store.take_leg(leg)
         except StoreError as error:
             raise LinesBusy("the limits of the company cannot be looked up now") from error
+        except asyncio.CancelledError:
+            place.give_back()  # it may be taken all the same
+            raise
         if verdict.rule is not None:
             raise (DialRefused if verdict.refused else LinesBusy)(verdict.reason)
-        return _Place(leg, self._store, self._journal)
+        return place
 
     def _agent(self, agent_id: str) -> AgentSettings:
         agent = self._directory.agent(agent_id)

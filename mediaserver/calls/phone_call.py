@@ -52,6 +52,7 @@ PROGRESS: Mapping[CallState, CallStatus] = {
 }
 """The progress of a call that is written to the store at once; `arm` writes DIALING."""
 
+STOOD_STILL = "this process stood still"
 STOPPED = "The server stopped while it rang"
 
 
@@ -89,6 +90,7 @@ class PhoneCall:
         self._sip_call_id = uuid4().hex  # of the INVITE, written before it leaves
         self._passed: list[dict[str, Any]] = []  # trunks that did not take the call
         self._stopped = False  # the node stops
+        self._asked = 0.0  # when the store was asked whether an INVITE may leave
         self.leg: AgentsLeg | None = None
         """Where the agent talks; None before the conversation and after it."""
         self.on_over: Callable[[], object] | None = None
@@ -213,10 +215,13 @@ class PhoneCall:
 
     async def _headers(self, line: Line) -> Mapping[str, str]:
         claim = self.cdr.claim
-        asked = claim.sip.get("headers", {})
-        asked = {name: value for name, value in asked.items() if allowed(name, line.trunk)}
+        wanted = claim.sip.get("headers", {}).items()
+        asked = {name: value for name, value in wanted if allowed(name, line.trunk)}
         self.cdr.sip["headers"] = headers = to_send(line.trunk.send_headers, claim.variables, asked)
-        return await signed(self._services.signer, line, headers, given_up=self._abandoned)
+        headers = dict(await signed(self._services.signer, line, headers, given_up=self._abandoned))
+        if self._stood_still(self._asked, asyncio.get_running_loop().time()):
+            raise TrunkUnavailable(STOOD_STILL)
+        return headers
 
     async def _goes_over(self, line: Line) -> bool:
         """Moves the call to another trunk, if it may go over that one."""
@@ -224,7 +229,7 @@ class PhoneCall:
         if self._abandoned():
             return False
         loop = asyncio.get_running_loop()
-        asked = loop.time()
+        self._asked = loop.time()
         try:
             moved = await self._services.store.reroute(
                 self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number
@@ -234,11 +239,11 @@ class PhoneCall:
             return False
         if moved:
             self.cdr.claim = replace(self.cdr.claim, trunk_id=trunk_id, dial_number=dial_number)
-        return moved and not self._abandoned() and not self._stood_still(asked, loop.time())
+        return moved and not self._abandoned() and not self._stood_still(self._asked, loop.time())
 
     async def _arm(self) -> bool:
         store, loop = self._services.store, asyncio.get_running_loop()
-        asked = loop.time()
+        self._asked = loop.time()
         try:
             armed = await store.arm(self.cdr.claim, self._services.lease_ms, sip_call_id=self._sip_call_id)
         except StoreError as error:
@@ -247,8 +252,8 @@ class PhoneCall:
             return False
         if armed and not await self._noted():
             return False
-        if armed and self._stood_still(asked, loop.time()):
-            self._release("this process stood still")
+        if armed and self._stood_still(self._asked, loop.time()):
+            self._release(STOOD_STILL)
             return False
         return armed
 
@@ -297,27 +302,17 @@ class PhoneCall:
         legs = self._services.outbound_legs
         self.leg = there = AgentsLeg(call, legs, self.cdr, self.conversation.dialled)
         result, error = await self.conversation.converse(there.leg, line=self._line)
+        if was_transferred(result) and there.call.state is CallState.ANSWERED and legs is not None:
+            result, error = await conversed(self.conversation, there.bridge(), result, there=there)
         await there.close()
-        if call is not there.call:
-            await self._end(call)
-            call = there.call
-        if was_transferred(result) and call.state is CallState.ANSWERED and legs is not None:
-            result, error = await conversed(self.conversation, there.bridge(), result, caller=call)
         on_over, self.on_over, self.leg = self.on_over, None, None
         if on_over is not None:
             on_over()
-        await self._end(call)
-        result = await self.conversation.debrief(result)
-        cause = call.cause or HangupCause.NORMAL
-        self._finish(
-            self.cdr.answered(
-                result,
-                cause=cause.value,
-                ended_by=call.ended_by or "",
-                sip_status=call.status,
-                error=error,
-            )
-        )
+        for telephone in dict.fromkeys((call, there.call)):
+            await self._end(telephone)
+        call, result = there.call, await self.conversation.debrief(result)
+        cause, by = (call.cause or HangupCause.NORMAL).value, call.ended_by or ""
+        self._finish(self.cdr.answered(result, cause=cause, ended_by=by, sip_status=call.status, error=error))
 
     async def _end(self, call: Call) -> None:
         """Hangs up unless the call has ended, and waits for the far end's response."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from mediaserver.admin.directory import Directory
 from mediaserver.calls.signalling.stir import StirSigner
 from mediaserver.errors import InvalidNumber, InvalidRequest
-from mediaserver.numbers.e164 import accepted, format_for_trunk, normalise
+from mediaserver.numbers.e164 import accepted, format_for_trunk, in_use, normalise
 from mediaserver.numbers.users import LINE, USER, user_named
 from mediaserver.settings import AgentSettings, TrunkSettings
 from mediaserver.telemetry.trunk_metrics import TrunkFigures
@@ -52,6 +52,8 @@ def line_of(
     try:
         ours = agent.phone_number or normalise(shown or "", company.country if company is not None else None)
     except InvalidNumber:
+        ours = ""
+    if not agent.phone_number and not in_use(ours):  # an extension that reads like a number
         ours = ""
     return Line(trunk, dial_number, shown, "" if user_named(number) else number, ours)
 
@@ -133,11 +135,12 @@ class TrunkHunt:
             line = self._line
             try:
                 with self._figures.placing(line.trunk.id):
+                    headers = await self._headers(line)
                     self._call = await self._trunk.call(
                         line.dial_number,
                         caller_id=line.caller_id,
                         ring_timeout_s=self._ring_timeout_s,
-                        headers=await self._headers(line),
+                        headers=headers,
                         call_id=call_id,
                         sip_call_id=sip_call_id,
                         go_on=self._go_on if self._further else None,
@@ -155,12 +158,13 @@ class TrunkHunt:
             line = self._line
             try:
                 with self._figures.placing(line.trunk.id):
+                    headers = await self._headers(line)
                     await self._trunk.go_on(
                         call,
                         line.dial_number,
                         caller_id=line.caller_id,
                         ring_timeout_s=self._ring_timeout_s,
-                        headers=await self._headers(line),
+                        headers=headers,
                         spare=bool(self._further),
                     )
             except CallFailed as failed:

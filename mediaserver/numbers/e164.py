@@ -55,6 +55,12 @@ def _guess(digits: str, region: str | None) -> PhoneNumber | None:
     return next(in_use, next(iter(likely), None))
 
 
+def in_use(number: str) -> bool:
+    """Whether an E.164 number is in a range that is in use."""
+    parsed = _parse(number, None)
+    return parsed is not None and phonenumbers.is_valid_number(parsed)
+
+
 def _has_its_length(number: PhoneNumber) -> bool:
     """Whether the number's country has numbers of that length; a number without its area code does not
     count."""

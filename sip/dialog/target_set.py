@@ -17,7 +17,7 @@ from sip.message.message import Response
 from sip.message.uri import Uri
 from sip.reason import Q850, reasons_of
 from sip.states import HangupCause, cause_of
-from sip.transaction.hop import Hop, hop_of
+from sip.transaction.hop import SWITCH_S, Hop, hop_of
 from sip.transaction.timers import GIVE_UP_S
 from sip.transaction.transaction import ClientTransaction, FireAndForget
 
@@ -119,11 +119,12 @@ class TargetSet:
     def overdue(
         self, transaction: ClientTransaction, now: float, unanswered: Callable[[float], None]
     ) -> bool:
-        """Whether an INVITE has waited for `failover_s`; if it was sent later, because a challenge had come,
-        it is watched further."""
-        if transaction.started_at + self._usage.settings.failover_s <= now:
+        """Whether an INVITE has waited for `failover_s`; if it was sent later, after a challenge or over UDP
+        after all, it is watched further."""
+        since = transaction.started_at + (SWITCH_S if transaction.hop.switched else 0.0)
+        if since + self._usage.settings.failover_s <= now:
             return True
-        self.watch(transaction.started_at, unanswered)
+        self.watch(since, unanswered)
         return False
 
     def redirect(self, response: Response) -> bool:

@@ -42,6 +42,11 @@ class StreamParser:
         self._scanned = 0
         self.broken = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether the stream is between two messages."""
+        return not self._buffer
+
     def receive(self, data: bytes) -> list[Request | Response | MalformedMessage | KeepAlive]:
         """Takes bytes, returns the messages that these completed, in order. MalformedMessage is returned, not
         raised: a malformed message in a sound frame leaves the stream usable."""

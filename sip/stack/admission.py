@@ -109,8 +109,10 @@ def unanswerable(request: Request, admitted: Admitted, *, replaces: bool) -> Ref
     if request.uri.scheme not in _URI_SCHEMES:
         return Refused(416)
     refused = unsupported(request, besides=REPLACES if admitted.settings.accept_refer else "")
-    gone = not replaces and admitted.settings.accept_refer and request.headers.get("Replaces") is not None
-    if refused is None and (gone or request.method in _WITHIN_ONLY):
+    named = request.headers.get_all("Replaces") if admitted.settings.accept_refer else []
+    if len(named) > 1 or (named and request.method != "INVITE"):
+        return Refused(400)  # RFC 3891 3
+    if refused is None and ((named and not replaces) or request.method in _WITHIN_ONLY):
         return Refused(481)
     return refused
 

@@ -8,6 +8,9 @@ from sip.message.message import Response
 from sip.transaction.hop import Hop, Transmission
 from sip.transaction.transaction import ClientTransaction
 
+DATAGRAMS_S, DATAGRAMS_PLACES = 600.0, 256
+"""How long large requests to a place go over UDP that no connection could be made to, and how many places."""
+
 QUOTED = re.compile(rb"([A-Z]+) [^\r\n]*\r\nVia: [^\r\n]*;branch=(z9hG4bK[0-9a-f]{16})(?![0-9a-f])")
 """A request of this stack, as far as an ICMP error quotes it: the topmost Via comes first."""
 
@@ -17,6 +20,7 @@ class ClientTransactions:
 
     def __init__(self) -> None:
         self._by_key: dict[str, ClientTransaction] = {}
+        self._datagrams_until: dict[tuple[str, int], float] = {}  # by host and port
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -43,9 +47,19 @@ class ClientTransactions:
         client.receive(response, now)
         return True
 
-    def failed(self, key: str, now: float) -> None:
+    def takes_streams(self, hop: Hop, now: float) -> bool:
+        """Whether a request too large for a datagram may try a connection: none has failed lately."""
+        return self._datagrams_until.get((hop.host, hop.port), 0.0) <= now
+
+    def failed(self, transmission: Transmission, now: float) -> None:
         """Reports to a transaction that its request could not be sent."""
-        client = self._by_key.get(key)
+        hop, places = transmission.hop, self._datagrams_until
+        if hop.switched:
+            places.pop((hop.host, hop.port), None)
+            places[hop.host, hop.port] = now + DATAGRAMS_S
+            if len(places) > DATAGRAMS_PLACES:
+                del places[next(iter(places))]
+        client = self._by_key.get(transmission.key)
         if client is not None:
             client.transport_failed(now)
 

@@ -59,32 +59,42 @@ class Dialogs:
 
     def admit(
         self, request: Request, source: Hop, now: float, gate: Gate
-    ) -> tuple[Admitted | Refused, DialogSetId | None]:
+    ) -> tuple[Admitted | Refused | None, DialogSetId | None]:
         """Returns whether a request outside any dialog is admitted: by `gate`, or because it may take the
-        place of a call (RFC 3891 3), and of which."""
-        replaced = self._replaced(request, source) if request.method == "INVITE" else None
-        if replaced is None:
+        place of a call (RFC 3891 3), and of which. None while a name is looked up, as in `find`."""
+        found = self._replaced(request) if request.method == "INVITE" else None
+        speaks = found is not None and self._speaks_in(found[0], found[1], source)
+        if speaks is None and not source.reliable:
+            return None, None
+        if found is None or not speaks:
             return gate.admit(request, source, now), None
+        replaced = found[2]
         if isinstance(replaced, Refused):
             return replaced, None
         return self.admitted_as(replaced) or NO_DIALOG, replaced
 
-    def _replaced(self, request: Request, source: Hop) -> DialogSetId | Refused | None:
-        """Returns the call whose place an INVITE is to take, or the INVITE's refusal. None: its Replaces
-        names no call that its sender may speak in, on a trunk that takes such INVITEs."""
-        named = named_by_replaces(request)
+    def _replaced(self, request: Request) -> tuple[Dialog, Networks, DialogSetId | Refused] | None:
+        """Returns the dialog that a Replaces names, who may speak in it, and the call whose place the INVITE
+        is to take, or its refusal. None: it names none on a trunk that takes such INVITEs."""
+        values = request.headers.get_all("Replaces")
+        named = named_by_replaces(values[0]) if len(values) == 1 else None
         if named is None:
             return None
         dialog_id, early_only = named
         dialog, user = self._open.get(dialog_id, (None, None))
         if dialog is None or user is None:
-            dialog, networks = self._over.get(dialog_id, (None, ()))
-            over = dialog is not None and self._speaks_in(dialog, networks, source)
-            return Refused(603) if over else None
+            over = self._over.get(dialog_id)
+            return None if over is None else (*over, Refused(603))
         status = _refusal(user, early_only=early_only)
-        if status is None or not self._speaks_in(dialog, user.allow_from, source):
+        if status is None:
             return None
-        return Refused(status) if status else DialogSetId(dialog_id.call_id, dialog_id.local_tag)
+        call = DialogSetId(dialog_id.call_id, dialog_id.local_tag)
+        return dialog, user.allow_from, Refused(status) if status else call
+
+    def has(self, replaces: str) -> bool:
+        """Whether the value of a Replaces names a dialog that is open."""
+        named = named_by_replaces(replaces)
+        return named is not None and named[0] in self._open
 
     def find(self, request: Request, source: Hop) -> DialogUser | Refused | None:
         """Returns the user of the dialog that `request` is within, or the request's refusal. None while the
@@ -125,10 +135,9 @@ def listed(allow_from: Networks, source: Hop) -> bool:
     return any(address in network for network in allow_from)
 
 
-def named_by_replaces(request: Request) -> tuple[DialogId, bool] | None:
+def named_by_replaces(value: str) -> tuple[DialogId, bool] | None:
     """Returns the dialog that a Replaces names, and whether only an early one is meant; None for none."""
-    values = request.headers.get_all("Replaces")
-    call_id, *params = (each.strip() for each in (values[0] if len(values) == 1 else "").split(";"))
+    call_id, *params = (each.strip() for each in value.split(";"))
     pairs = (each.partition("=") for each in params)
     tags = {name.strip().lower(): value.strip() for name, _, value in pairs}
     local, remote = tags.get("to-tag", ""), tags.get("from-tag", "")

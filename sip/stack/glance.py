@@ -26,6 +26,7 @@ _NONCE = re.compile(
     rb"^authorization[ \t]*:[^\r\n]*[ ,\t]nonce[ \t]*=[ \t]*\"([0-9A-Fa-f.]{1,128})\"",
     re.IGNORECASE | re.MULTILINE,
 )
+_REPLACES = re.compile(rb"^replaces[ \t]*:[ \t]*([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
 _METHOD = re.compile(rb"[A-Z]+(?= )")
 
 
@@ -71,6 +72,12 @@ def answered_nonce(head: bytes) -> str:
     one."""
     found = _NONCE.search(head)
     return found[1].decode() if found is not None else ""
+
+
+def replaces_in(data: bytes) -> str:
+    """Returns the value of the first Replaces in a datagram, "" without one."""
+    found = _REPLACES.search(data.partition(b"\r\n\r\n")[0])
+    return found[1].decode("utf-8", "replace") if found is not None else ""
 
 
 def refusal(seen: Glance, source: Hop, *, retry_after_s: int, tag: str) -> tuple[bytes, Hop]:

@@ -22,7 +22,7 @@ from functools import partial
 from sip.errors import MalformedMessage
 from sip.message.message import Request, Response, response_to
 from sip.stack.admission import Answers, RefusedRequest
-from sip.stack.glance import Glance, answered_nonce, glance, refusal
+from sip.stack.glance import Glance, answered_nonce, glance, refusal, replaces_in
 from sip.stack.stack import Stack, server_key
 from sip.transaction.hop import Hop, response_hop
 from sip.transaction.timers import GIVE_UP_S
@@ -79,13 +79,15 @@ class _Newcomer:
 @dataclass(frozen=True, slots=True)
 class _Arrival:
     """A message and the actions on it. `asks`: the method of a request outside any dialog, "" for any other
-    message; `key`: that of its transaction; `host`: its source."""
+    message; `key`: that of its transaction; `host`: its source; `replaces`: whether an INVITE is to take the
+    place of a call."""
 
     asks: str
     key: str
     host: str
     act: Act
     refuse: Refuse
+    replaces: Callable[[], bool]
 
 
 class _Bucket:
@@ -185,7 +187,8 @@ class Inflow:
         else:
             asks = seen.method if seen.outside else ""
             refuse = partial(self._refuse_unread, seen, source, len(data))
-            self._sort(_Arrival(asks, seen.key, source.host, act, refuse), now)
+            replaces = partial(self._replaces, data)
+            self._sort(_Arrival(asks, seen.key, source.host, act, refuse, replaces), now)
 
     def message(self, message: Message, source: Hop, now: float) -> None:
         """Takes one message of a stream connection."""
@@ -194,7 +197,7 @@ class Inflow:
         if asks and isinstance(message, Request) and self._silent(source, now, _nonce(message)):
             return
         refuse = partial(self._refuse, message, source, key) if isinstance(message, Request) else _nobody
-        self._sort(_Arrival(asks, key, source.host, act, refuse), now)
+        self._sort(_Arrival(asks, key, source.host, act, refuse, partial(self._replaces, message)), now)
 
     def turn(self, now: float) -> None:
         """Handles some messages of calls that are up, then one new call; called once per iteration of the
@@ -255,7 +258,7 @@ class Inflow:
             self._pass(arrival.act, now)
         elif key in self._waiting:
             return  # retransmitted: answered when its turn comes
-        elif self._closed() or self._refusals.known(key, now):
+        elif (self._closed() and not arrival.replaces()) or self._refusals.known(key, now):
             self._turn_away(key, arrival.refuse, now)
         elif self._served or self._waiting:
             self._waiting[key] = _Newcomer(now, arrival.refuse, [arrival.act])
@@ -275,6 +278,15 @@ class Inflow:
         many = len(self._waiting) + self._undecided()
         crowded = many >= MAX_WAITING or many * self._pace_s > WAIT_S
         return self._busy() or self._full() or (RETRY_AFTER_S if crowded else 0)
+
+    def _replaces(self, message: Message | bytes) -> bool:
+        """Whether an INVITE names a call that is up, whose place it is to take: no new call, so that it is
+        taken while there is no room for one."""
+        if isinstance(message, bytes):
+            value = replaces_in(message)
+        else:
+            value = message.headers.get("Replaces") or "" if isinstance(message, Request) else ""
+        return bool(value) and self._stack.within.has(value)
 
     def _token(self, host: str, now: float) -> bool:
         return self._buckets[self._of_a_trunk(host)].take(now)

@@ -24,13 +24,16 @@ LOOK_S: Final = 5.0
 STREAM_S, DATAGRAM_S = 120.0, 29.0
 """The longest intervals where the registrar names none (RFC 5626 4.4)."""
 
-SHORTEST_S: Final = 10.0
-"""A registrar that asks for pings more often gets them this often."""
+SHORTEST_S, LONGEST_S = 10.0, 1800.0
+"""A registrar that asks for pings more often, or more seldom, gets them this often."""
+
+BACKOFF_FIRST_S, BACKOFF_LAST_S = 30.0, 1800.0
+"""The wait before a flow is made anew that was lost again, at most; it doubles each time (RFC 5626 4.5)."""
 
 
 class KeepAlive:
-    """The keep-alives of one registration. `every_s` 0: as often as the registrar asks for them, if it does.
-    `renew` is called where the flow is gone."""
+    """The keep-alives of one registration, every `every_s` seconds or as often as the registrar asks for
+    them, whichever is more; 0: only as it asks. `renew` is called where the flow is gone."""
 
     def __init__(
         self,
@@ -46,6 +49,8 @@ class KeepAlive:
         self._every_s = every_s
         self._random = random
         self._renew = renew
+        self._losses = 0  # flows in a row that did not outlive a ping
+        self._mute = False  # a flow was given up, and over no flow since did a pong come
 
     async def run(self, is_current: Callable[[], bool]) -> None:
         """Sends pings until the registration is not current any more."""
@@ -60,37 +65,58 @@ class KeepAlive:
             waited_s = 0.0
             if is_current() and self._registration.settled:
                 pinged_at = loop.time()
-                await self._ping()
+                kept = await self._ping()
                 waited_s = loop.time() - pinged_at
+                if not kept:
+                    waited_s = 0.0
+                    await self._back_off()
+                    if is_current() and self._registration.settled and self._flow() is None:
+                        self._renew()
 
     def _interval_s(self) -> float | None:
         """Returns the longest time between two pings, None where none are sent."""
-        asked_s = self._registration.keep_s
-        if self._every_s:
-            return self._every_s
-        if asked_s is None or not self._registration.settled:
+        if not self._registration.settled:
             return None
-        usual_s = DATAGRAM_S if self._registration.hop.transport == "udp" else STREAM_S
-        return max(float(asked_s), SHORTEST_S) if asked_s else usual_s
+        asked_s = self._registration.keep_s
+        every = [self._every_s] if self._every_s else []
+        if asked_s is not None:
+            usual_s = DATAGRAM_S if self._registration.hop.transport == "udp" else STREAM_S
+            every.append(min(max(float(asked_s), SHORTEST_S), LONGEST_S) if asked_s else usual_s)
+        return min(every, default=None)
 
-    async def _ping(self) -> None:
+    def _flow(self) -> StreamConnection | None:
+        return self._transport.dialled(self._registration.hop)
+
+    async def _ping(self) -> bool:
+        """Sends a ping; False: the flow is gone, or its peer does not answer."""
         hop = self._registration.hop
         if hop.transport == "udp":
             self._transport.send(Transmission(PING, hop))
-            return
-        flow = self._transport.dialled(hop)
+            return True
+        flow = self._flow()
         if flow is None:
-            self._renew()
-        elif not await self._lives(flow):
-            flow.abort()
-            if self._registration.settled:
-                self._renew()
+            return False
+        if await self._lives(flow):
+            self._losses = 0
+            return True
+        flow.abort()
+        return False
 
     async def _lives(self, flow: StreamConnection) -> bool:
-        """Whether the peer of `flow` answers a ping, or is none of those that do."""
+        """Whether the peer of `flow` answers a ping, or is none of those that do: it may ask for pings and
+        know no pongs, as the flow after one that was given up shows."""
         heard, sent = flow.heard, flow.ping()
         if not sent:
             return False
         await asyncio.sleep(PONG_S)
-        promised = flow.pongs > 0 or self._registration.keep_s is not None
-        return flow.heard != heard or not promised
+        promised = flow.pongs > 0 or (self._registration.keep_s is not None and not self._mute)
+        lives = flow.heard != heard or not promised
+        self._mute = not flow.pongs and (self._mute or not lives)
+        return lives
+
+    async def _back_off(self) -> None:
+        """Waits before a flow is made anew, unless the one before has lived."""
+        if self._losses:
+            longest_s = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(self._losses - 1, 16))
+            await asyncio.sleep(longest_s * self._random.uniform(0.5, 1.0))
+        self._losses += 1

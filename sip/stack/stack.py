@@ -26,6 +26,7 @@ from sip.message.message import MalformedRequest, Request, Response, parse, resp
 from sip.message.uri import Uri, format_hostport
 from sip.stack.admission import (
     CAPABLE,
+    Admitted,
     Answers,
     Gate,
     HeaderLines,
@@ -158,7 +159,7 @@ class Stack:
 
     def transmission_failed(self, transmission: Transmission, now: float) -> None:
         """Reports to the transaction that a transmission could not be sent, because its connection failed."""
-        self.clients.failed(transmission.key, now)
+        self.clients.failed(transmission, now)
 
     def transmission_refused(self, transmission: Transmission, address: str, now: float) -> None:
         """Reports that a transmission was not sent, because its hop's `address` is closed to the trunk."""
@@ -182,12 +183,12 @@ class Stack:
         self, request: Request, hop: Hop, user: TransactionUser, now: float
     ) -> ClientTransaction:
         """Sends `request` in a new transaction, over TCP where it is long (RFC 3261 18.1.1)."""
-        request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
-        switches = hop.elastic and hop.transport == "udp" and self._streams
-        if switches and len(request.to_bytes()) > MTU_LIMIT:
+        request.headers.prepend("Via", self._via(hop, request.method))
+        switches = hop.elastic and not hop.reliable and self._streams
+        if switches and self.clients.takes_streams(hop, now) and len(request.to_bytes()) > MTU_LIMIT:
             hop = replace(hop, transport="tcp")
             request.headers.pop_first("Via")
-            request.headers.prepend("Via", self._via(hop, _OFFERED.get(request.method, "")))
+            request.headers.prepend("Via", self._via(hop, request.method))
         return self._start(request, hop, user, now)
 
     def send_cancel(self, invite: ClientTransaction, user: TransactionUser, now: float, reason: str) -> None:
@@ -246,9 +247,9 @@ class Stack:
 
     # Internals --------------------------------------------------------------------------------------------
 
-    def _via(self, hop: Hop, offers: str = "") -> str:
-        host, port = self._local_address(hop)
-        sent_by = format_hostport(host, port)
+    def _via(self, hop: Hop, method: str = "") -> str:
+        offers = ";keep" if method == "REGISTER" and hop.reliable else ""  # RFC 6223; STUN over UDP: not here
+        sent_by = format_hostport(*self._local_address(hop))
         return f"SIP/2.0/{hop.transport.upper()} {sent_by};branch={MAGIC}{self.token()};rport{offers}"
 
     def _start(self, request: Request, hop: Hop, user: TransactionUser, now: float) -> ClientTransaction:
@@ -299,9 +300,8 @@ class Stack:
             self._refuse(request, refused, source, now)
 
     def _serve(self, request: Request, source: Hop) -> ServerTransaction:
-        via = request.via
-        key = server_key(request, via)
-        server = ServerTransaction(self, request, hop=response_hop(via, source), key=key, source=source)
+        key, hop = server_key(request, request.via), response_hop(request.via, source)
+        server = ServerTransaction(self, request, hop=hop, key=key, source=source)
         self._servers[key] = server
         return server
 
@@ -341,7 +341,7 @@ class Stack:
 
     def _outside(self, request: Request, source: Hop, now: float) -> Refused | None:
         admitted, old = self.within.admit(request, source, now, self._gate)
-        if isinstance(admitted, Refused):
+        if not isinstance(admitted, Admitted):
             return admitted
         refused = unknown_method(request) or unanswerable(request, admitted, replaces=old is not None)
         if refused is not None or request.method == "OPTIONS":
@@ -356,10 +356,6 @@ class Stack:
         self._invited[server.key] = invite
         self.emit(InviteReceived(invite, admitted, source, old))
         return None
-
-
-_OFFERED = {"REGISTER": ";keep"}
-"""What the Via of a request offers: keep-alives (RFC 6223)."""
 
 
 def _stamp(request: Request, source: Hop) -> Via:

@@ -26,7 +26,7 @@ from sip.stack.dns import Dns
 from sip.stack.listening import StreamListener, bind_streams
 from sip.stack.resolver import Names
 from sip.stack.websocket import Frames, flow_from
-from sip.transaction.hop import Hop, Transmission
+from sip.transaction.hop import SWITCH_S, Hop, Transmission
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class StreamConnection(asyncio.Protocol):
         self.number = number
         self.heard_at = 0.0
         self.heard = self.pongs = 0
-        self._pinged = False
+        self._unanswered = 0  # pings
         self.spoke_sip = dialled
         self.unread: list[Transmission] | None = [] if dialled and transport_name == "tls" else None
         """Sent before anything was heard: over TLS the peer may refuse our certificate only afterwards, and
@@ -85,10 +85,10 @@ class StreamConnection(asyncio.Protocol):
         self.heard_at = self._owner.loop.time()
         self.heard += 1
         self.unread = None
-        if self._pinged and data == PONG:  # two of these in a row would read as a ping
-            self._pinged = False
+        if self._unanswered and self._parser.idle and data.startswith(PONG) and not data.startswith(PING):
+            self._unanswered -= 1  # not for the parser: two pongs in a row would read as a ping
             self.pongs += 1
-            return
+            data = data[len(PONG) :]
         for found in self._parser.receive(data):
             if isinstance(found, KeepAlive):
                 self.write(PONG)
@@ -106,7 +106,7 @@ class StreamConnection(asyncio.Protocol):
 
     def ping(self) -> bool:
         """Sends a keep-alive; False as `write`."""
-        self._pinged = True
+        self._unanswered += 1
         return self.write(PING)
 
     def write(self, data: bytes) -> bool:
@@ -115,7 +115,7 @@ class StreamConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return False
         if transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            transport.abort()
+            self.abort()
             return False
         transport.write(data)
         return True
@@ -126,10 +126,12 @@ class StreamConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once. In Python 3.11.2 a TLS transport that was closed twice cannot be aborted
+        """Closes at once; what is sent next opens a new connection, before `connection_lost` is called. In
+        Python 3.11.2 a TLS transport that was closed twice cannot be aborted
         (`asyncio.sslproto`: AttributeError), hence `close` closes once."""
         if self._transport is not None:
             self._transport.abort()
+            self._owner.connection_closed(self)
 
 
 class _StreamDoor:
@@ -322,7 +324,7 @@ class Transport:
         place = place_of(hop)
         reached = False
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(SWITCH_S if hop.switched else CONNECT_TIMEOUT_S):
                 address = await self.names.resolve(hop.host)
                 waiting = self._waiting[place]
                 waiting[:] = [each for each in waiting if self._allowed(each, address)]
@@ -404,8 +406,9 @@ class Transport:
         return True
 
     def connection_closed(self, connection: StreamConnection | Frames) -> None:
-        """Removes `connection`: the next message to its peer opens a new one."""
-        self._connections.pop(connection.number, None)
+        """Removes `connection`, if it is still there: the next message to its peer opens a new one."""
+        if self._connections.pop(connection.number, None) is None:
+            return
         for place in [place for place, each in self._dialled.items() if each is connection]:
             del self._dialled[place]
         self.closed(connection.number)

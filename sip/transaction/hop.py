@@ -8,6 +8,9 @@ from sip.egress import Egress
 from sip.message.headers import Via
 from sip.message.uri import Uri
 
+SWITCH_S = 1.0
+"""Seconds in which a connection for a request too large for a datagram must open: else it goes over UDP."""
+
 DEFAULT_PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061, "ws": 80, "wss": 443}
 
 
@@ -37,6 +40,11 @@ class Hop:
     def reliable(self) -> bool:
         """Whether the transport retransmits (RFC 3261 17)."""
         return self.transport != "udp"
+
+    @property
+    def switched(self) -> bool:
+        """Whether the request goes over a stream only because it is too large for a datagram."""
+        return self.elastic and self.reliable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from sip.endpoint import Endpoint, EndpointSettings
 from sip.message.framing import StreamParser
-from sip.message.message import Request
+from sip.message.message import Request, Response
 from sip.stack import keep_alive
 from sip.trunk_settings import TrunkSettings
 from tests.support.udp import UdpServer, bound, response_to
@@ -21,9 +21,12 @@ PING = b"\r\n\r\n"
 
 
 class Registrar:
-    """A registrar behind TCP. `answers`: what it does with a ping; `keep`: what it writes into Via."""
+    """A registrar behind TCP. `answers`: what it does with a ping; `keep`: what it writes into Via; `closes`:
+    the connection after each answer."""
 
-    def __init__(self, *, keep: str = "", answers: bool = True) -> None:
+    def __init__(self, *, keep: str = "", answers: bool = True, closes: bool = False) -> None:
+        self.closes = closes
+        self.responses: list[Response] = []
         self.keep = keep
         self.answers = answers
         self.registered: list[Request] = []
@@ -44,9 +47,14 @@ class Registrar:
                 self.pongs += 1
                 continue
             for request in parser.receive(data):
+                if isinstance(request, Response):
+                    self.responses.append(request)
+                    continue
                 assert isinstance(request, Request)
                 self.registered.append(request)
                 writer.write(self._granted(request))
+                if self.closes:
+                    writer.close()
         writer.close()
 
     def _granted(self, request: Request) -> bytes:
@@ -114,8 +122,8 @@ async def test_a_flow_without_a_pong_is_given_up_and_registered_anew() -> None:
     async with registrar(keep="0") as far, registering(far.port, "tcp") as phone:
         await until(lambda: far.pings >= 2)
         far.answers = False
-        await until(lambda: len(far.flows) == 2)
-        await until(lambda: len(far.registered) == 2)
+        await until(lambda: len(far.registered) == 2, timeout_s=2.0)  # at once, before any back-off
+        assert len(far.flows) == 2
         far.answers = True
         first, second = far.registered[:2]
         assert (first.call_id, first.from_.tag) == (second.call_id, second.from_.tag)
@@ -132,6 +140,46 @@ async def test_a_connection_that_the_registrar_closes_is_made_anew() -> None:
     assert len(far.flows) == 2
 
 
+async def test_flows_that_are_lost_again_and_again_are_made_anew_ever_more_seldom() -> None:
+    async with registrar(closes=True) as far, registering(far.port, "tcp", keep_alive_s=0.05):
+        await until(lambda: len(far.registered) == 2)  # the first at once
+        await asyncio.sleep(0.5)
+        assert len(far.registered) == 2
+
+
+async def test_a_registrar_that_asks_for_pings_and_never_answers_loses_one_flow() -> None:
+    async with registrar(keep="0", answers=False) as far, registering(far.port, "tcp"):
+        await until(lambda: len(far.flows) == 2)
+        pings = far.pings
+        await until(lambda: far.pings >= pings + 3)
+        assert len(far.flows) == 2
+
+
+@pytest.mark.parametrize(("keep", "every_s"), [("0", 100.0), ("4000000000", 0.0), ("4000000000", 0.05)])
+async def test_pings_come_as_often_as_registrar_and_trunk_both_need(
+    monkeypatch: pytest.MonkeyPatch, keep: str, every_s: float
+) -> None:
+    monkeypatch.setattr(keep_alive, "LONGEST_S", 0.05 if every_s == 0.0 else 1800.0)
+    async with registrar(keep=keep) as far, registering(far.port, "tcp", keep_alive_s=every_s):
+        await until(lambda: far.pings >= 2)
+
+
+async def test_a_message_in_pieces_is_whole_after_a_ping_without_a_pong() -> None:
+    """The line break that ends a head is no pong, though it comes alone."""
+    async with registrar(answers=False) as far, registering(far.port, "tcp", keep_alive_s=0.05):
+        await until(lambda: far.pings)
+        head = (
+            "OPTIONS sip:acme@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/TCP 127.0.0.1:5060;branch=z9hG4bKpieces\r\n"
+            "From: <sip:a@127.0.0.1>;tag=1\r\nTo: <sip:acme@127.0.0.1>\r\nCall-ID: pieces\r\n"
+            "CSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n"
+        )
+        far.flows[0].write(head.encode())
+        await asyncio.sleep(0.02)
+        far.flows[0].write(b"\r\n")
+        await until(lambda: far.responses, timeout_s=2.0)
+        assert far.responses[0].call_id == "pieces"
+
+
 async def test_a_peer_that_never_answered_a_ping_keeps_its_connection() -> None:
     """Line breaks before a message say nothing in RFC 3261: without `keep` or a pong none is promised."""
     async with registrar(answers=False) as far, registering(far.port, "tcp", keep_alive_s=0.05):
@@ -140,7 +188,7 @@ async def test_a_peer_that_never_answered_a_ping_keeps_its_connection() -> None:
 
 
 class DatagramRegistrar(UdpServer):
-    """A registrar that wants keep-alives over UDP."""
+    """A registrar behind UDP."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -154,14 +202,16 @@ class DatagramRegistrar(UdpServer):
         request = StreamParser().receive(data)[0]
         assert isinstance(request, Request)
         granted = response_to(request, 200, f"Contact: {request.header('Contact')};expires=600", tag="r")
-        self.transport.sendto(granted.replace(b";keep\r\n", b";keep=0\r\n"), addr)
+        self.transport.sendto(granted, addr)
 
 
 async def test_over_udp_a_ping_keeps_the_nat_open() -> None:
-    async with bound(DatagramRegistrar()) as far, registering(far.port, "udp"):
+    """Without an offer: RFC 6223 asks for STUN there."""
+    async with bound(DatagramRegistrar()) as far, registering(far.port, "udp", keep_alive_s=0.05):
         await until(lambda: far.seen.count(PING) >= 2)
         assert len(far.sources) == 1
-        assert sum(each.startswith(b"REGISTER") for each in far.seen) == 1
+        (register,) = (each for each in far.seen if each.startswith(b"REGISTER"))
+        assert b";keep" not in register
 
 
 async def test_a_trunk_that_is_removed_pings_no_more() -> None:

@@ -43,6 +43,16 @@ class AgentsLeg:
             raise Conflict("Nobody can join this call")
         return self._patched.patched()
 
+    async def pause(self) -> None:
+        """Obeys no REFER until `resume`."""
+        if self._moved is not None:
+            await self._moved.pause()
+
+    def resume(self) -> None:
+        """Obeys REFERs again: the agent has the caller back."""
+        if self._moved is not None:
+            self._moved.resume()
+
     async def close(self) -> None:
         """Obeys no REFER any more."""
         if self._moved is not None:

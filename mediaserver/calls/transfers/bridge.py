@@ -292,10 +292,13 @@ class TransferBridge:
     async def _abandon(self, dialling: asyncio.Task[tuple[str, str] | None]) -> None:
         if self._call is not None:
             await self._call.hang_up()
+        else:
+            dialling.cancel()  # no INVITE has left, and none may: it may wait for its signature
 
         async def finish() -> None:
-            if await dialling is None and self._call is not None:  # answered in the same moment
-                await self._call.hang_up()
+            await asyncio.wait((dialling,))
+            if not dialling.cancelled() and dialling.result() is None and self._call is not None:
+                await self._call.hang_up()  # answered in the same moment
 
         task = asyncio.create_task(finish())
         _leftovers.add(task)

@@ -63,12 +63,22 @@ class MovedCaller:
         self._dialled = dialled
         self._obey(call)
 
-    async def close(self) -> None:
-        """Obeys no REFER any more and ends a call that one asked for."""
-        self.call.on_refer, self.call.on_replace = decline, keep_place
+    async def pause(self) -> None:
+        """Obeys nothing until `resume`, and ends a call that a REFER asked for."""
+        self.call.on_refer, self.call.on_replace = decline, lambda old, new: PENDING
         if self._moving is not None:
+            await asyncio.sleep(0)  # one that was begun in this moment ends its own call
             self._moving.cancel()
             await asyncio.gather(self._moving, return_exceptions=True)
+
+    def resume(self) -> None:
+        """Obeys the far end again."""
+        self._obey(self.call)
+
+    async def close(self) -> None:
+        """Obeys no REFER any more and ends a call that one asked for."""
+        await self.pause()
+        self.call.on_refer, self.call.on_replace = decline, keep_place
 
     def _obey(self, call: Call) -> None:
         call.on_refer, call.on_replace = self._asked, self._replaced

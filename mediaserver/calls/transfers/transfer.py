@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mediaserver.calls.live_conversation import LiveConversation
 from mediaserver.calls.outbound_legs import CALLED_BEFORE, DialRefused, LinesBusy, OutboundLegs, Route
+from mediaserver.calls.transfers.agents_leg import AgentsLeg
 from mediaserver.calls.transfers.bridge import Brief, Ladder, TransferBridge, TransferResult, Visit
 from mediaserver.calls.transfers.briefing import Briefing, brief
 from mediaserver.calls.transfers.carrier_referral import Attempt, CarrierReferral, Rung, Said
@@ -71,17 +72,23 @@ async def conversed(
     bridge: Bridge,
     result: SessionResult | None,
     *,
-    caller: Call | None = None,
+    there: AgentsLeg | None = None,
     observer: SessionObserver | None = None,
     on_answer: OnAnswer | None = None,
 ) -> tuple[SessionResult | None, str]:
     """Transfers the caller as often as the agent asks, which goes on with whom nobody took; returns the
-    result of the whole conversation, and an error. Parameters as for `transfer_call`. Never raises."""
+    result of the whole conversation, and an error. `there`: the caller's telephone, if it is the only one,
+    which leads the agent nowhere during a transfer. Other parameters as for `transfer_call`. Never raises."""
     error = ""
     while result is not None and was_transferred(result) and not live.stopped:
+        if there is not None:
+            await there.pause()
+        caller = there.call if there is not None else None
         failed = await transfer_call(live, bridge, result, caller=caller, on_answer=on_answer)
         if failed is None or live.stopped:
             break
+        if there is not None:
+            there.resume()
         result, error = await live.resume(bridge, result, failed, observer=observer)
         if error:
             break

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from mediaserver.calls.trunk_hunt import line_of
 from mediaserver.server import Server
 from sip.message.message import Request
 from tests.support.hostile.rogue import udp
@@ -227,6 +229,33 @@ async def test_a_call_that_is_hung_up_while_it_waits_for_its_signature_never_lea
             report = await until_final(client, call_id)
     assert report["status"] == "CANCELLED"
     assert far.seen == []
+
+
+async def test_a_person_is_not_called_for_a_caller_who_left_before_the_signature(tmp_path: Path) -> None:
+    async with service() as here, udp("127.0.0.1") as bound:
+        far = Carrier(bound, lambda request: [180, 200])
+        site = signed_by(here, write_transfer_site(tmp_path, carrier=far.port), "timeout_s = 5.0")
+        async with running(site) as (_, client):
+            call_id = await place_call(client, HANDS_ON)
+            await until(lambda: len(far.of("ACK")) == 1, timeout_s=20.0)
+            here.takes_s = 0.7
+            await until(lambda: len(here.asked) == 2, timeout_s=20.0)
+            await hang_up(client, call_id)
+            await until_final(client, call_id)
+            await asyncio.sleep(1.0)
+    assert [each.uri.user for each in far.of("INVITE")] == [NUMBER]
+
+
+@pytest.mark.parametrize(
+    ("shown", "country", "signed"),
+    [("33612", "FR", ""), ("1001", "DE", ""), ("4155550100", "US", "+14155550100")],
+)
+def test_a_caller_id_is_signed_where_it_is_a_number_in_use(shown: str, country: str, signed: str) -> None:
+    """And not an extension that reads like one."""
+    agent: Any = SimpleNamespace(phone_number=None, company="acme", id="agent")
+    trunk: Any = SimpleNamespace(id="carrier", caller_id=shown)
+    directory: Any = SimpleNamespace(company=lambda name: SimpleNamespace(country=country))
+    assert line_of(directory, agent, trunk, number=NUMBER, dial_number=NUMBER).caller == signed
 
 
 async def test_a_withheld_number_is_not_signed(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mediaserver.calls.transfers.moved_caller import MovedCaller
+from sip.call import Call
 from tests.support.node.node import KEY, bearer, until_final
 from tests.support.sip.ladder import Ladder, ladder
 from tests.support.sip.raw_call import RawCall
 from tests.support.sip.referring_carrier import Telephone
+from tests.support.sip.transfers import ASKS_AND_HANDS_ON, DESK
 from tests.support.waiting import until
 from tests.system.transfers.test_accepted_refer import OBEYS, talking
 
@@ -74,7 +77,7 @@ async def test_what_names_no_call_that_may_be_replaced_is_refused(tmp_path: Path
         assert await refusal(line, replaces(caller, to_tag="other")) == 481
         assert await refusal(line, replaces(caller, from_tag="other")) == 481
         assert await refusal(line, "Replaces: nothing") == 481
-        assert await refusal(line, replaces(caller), replaces(caller)) == 481
+        assert await refusal(line, replaces(caller), replaces(caller)) == 400
         heard = caller.ear.packets
         await until(lambda: caller.ear.packets > heard)  # the call goes on
         assert line.node.server.endpoint.stats.rtp_ports_used == 1
@@ -88,6 +91,46 @@ async def test_while_a_refer_is_obeyed_nobody_takes_the_place(tmp_path: Path) ->
         caller.refer(f"sip:{PERSON}@127.0.0.1")
         await until(lambda: PERSON in line.carrier.dialled)
         assert await refusal(line, replaces(caller)) == 491
+        caller.bye()
+        await asyncio.sleep(0.2)
+
+
+async def test_while_the_agent_transfers_nobody_takes_the_place_and_afterwards_somebody_may(
+    tmp_path: Path,
+) -> None:
+    async with ladder(tmp_path, trunk=OBEYS, refused={DESK: 0}) as line:
+        call_id, caller = await talking(line, ASKS_AND_HANDS_ON)
+        caller.key("1")
+        await until(lambda: DESK in line.carrier.dialled)
+        assert await refusal(line, replaces(caller)) == 491
+        caller.bye()
+        await until_final(line.node.client, call_id)
+    (again := tmp_path / "again").mkdir()
+    async with ladder(again, trunk=OBEYS, refused={DESK: 486}) as line:
+        call_id, caller = await talking(line, ASKS_AND_HANDS_ON)
+        caller.key("1")
+        await until(lambda: DESK in line.carrier.dialled)
+        await asyncio.sleep(2.0)  # the agent is back
+        async with person(line, replaces(caller)) as other:
+            await other.answered()
+            await until(lambda: caller.hung_up_by == "server")
+            await other.hang_up()
+            await until_final(line.node.client, call_id)
+
+
+async def test_an_invite_that_comes_as_the_agent_goes_is_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced, closing = MovedCaller._replaced, set()
+
+    def just_before(moved: MovedCaller, old: Call, new: Call) -> int:
+        closing.add(asyncio.create_task(moved.close()))
+        return replaced(moved, old, new)
+
+    monkeypatch.setattr(MovedCaller, "_replaced", just_before)
+    async with ladder(tmp_path, trunk=OBEYS) as line:
+        _, caller = await talking(line)
+        assert await refusal(line, replaces(caller))
         caller.bye()
         await asyncio.sleep(0.2)
 

@@ -88,9 +88,11 @@ async def test_a_far_end_refers_the_agent_to_a_user(tmp_path: Path) -> None:
         async with RawCall(address[1], "anna") as phone:
             await registered(phone)
             _, caller = await talking(line, ASKS_FOR_USERS)
-            caller.refer("sip:mute@us.example")
+            caller.refer("sip:mute@127.0.0.1")
             await until(lambda: told(caller)[-1:] == ["603 terminated"])
-            caller.refer("sip:anna@us.example")
+            caller.refer("sip:anna@elsewhere.example")  # another's
+            await until(lambda: told(caller).count("603 terminated") == 2)
+            caller.refer("sip:anna@127.0.0.1")
             invite = await phone.asked("INVITE")
             phone.reply(invite, 200, body=phone.offer)
             await until(lambda: told(caller)[-1:] == ["200 terminated"])
