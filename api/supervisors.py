@@ -7,7 +7,7 @@ from aiohttp import web
 from api.http.audit import SUBJECT
 from api.http.auth import SERVER, Scope, caller_of
 from api.http.bodies import answer, checked, json_object
-from api.http.operation import About, Operation
+from api.http.operation import of_agent
 from api.schemas import supervisors as models
 from api.schemas.calls import Removed
 from mediaserver.rooms.participant import Participant
@@ -20,13 +20,12 @@ routes = web.RouteTableDef()
 
 
 @routes.post(SUPERVISORS)
-@Operation(
+@of_agent(
     summary="Makes a token with which a supervisor joins a live call",
     body=models.SupervisorBody,
     answer=models.SupervisorToken,
     status=201,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def invite(request: web.Request) -> web.Response:
@@ -51,11 +50,10 @@ async def invite(request: web.Request) -> web.Response:
 
 
 @routes.get(SUPERVISORS)
-@Operation(
+@of_agent(
     summary="Lists the supervisors in a live call",
     answer=models.SupervisorList,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def list_supervisors(request: web.Request) -> web.Response:
@@ -66,12 +64,11 @@ async def list_supervisors(request: web.Request) -> web.Response:
 
 
 @routes.patch(ONE)
-@Operation(
+@of_agent(
     summary="Gives a supervisor another role: listens, whispers, speaks to all, takes over, hands back",
     body=models.RoleBody,
     answer=models.SupervisorView,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def change_role(request: web.Request) -> web.Response:
@@ -85,11 +82,10 @@ async def change_role(request: web.Request) -> web.Response:
 
 
 @routes.delete(ONE)
-@Operation(
+@of_agent(
     summary="Puts a supervisor out of a call; the agent has the caller back",
     answer=Removed,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def remove(request: web.Request) -> web.Response:
@@ -101,12 +97,11 @@ async def remove(request: web.Request) -> web.Response:
 
 
 @routes.post("/api/v1/calls/{callTaskId}/whisper")
-@Operation(
+@of_agent(
     summary="Tells the agent of a live call something that the caller does not hear",
     body=models.WhisperBody,
     answer=Removed,
     scopes=(Scope.CALLS,),
-    about=About.AGENT,
     errors=(404, 409),
 )
 async def whisper(request: web.Request) -> web.Response:

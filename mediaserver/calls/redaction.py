@@ -16,9 +16,9 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any, Final
 
-import phonenumbers
 from stdnum import iban, luhn
 
+from mediaserver.numbers.e164 import in_use
 from pipeline.text.fold import folded, plain_words
 from pipeline.text.lexicon import lexicon
 from pipeline.text.spoken_numbers import spoken_digits
@@ -188,7 +188,7 @@ class Redactor:
             return False
         readings = [(digits, self._country)] if self._country else []
         readings.append((f"+{digits.removeprefix('00')}", ""))
-        return any(_is_valid_phone(text, region) for text, region in readings)
+        return any(in_use(text, region or None) for text, region in readings)
 
     def _runs(self, text: str) -> Iterator[list[tuple[int, int, str]]]:
         """Yields runs of digits, each as first character, end and figures of its groups."""
@@ -314,10 +314,3 @@ def _modules(country: str) -> tuple[Any, ...]:
 
 def _is_card(digits: str) -> bool:
     return 13 <= len(digits) <= 19 and digits[0] in "23456" and bool(luhn.is_valid(digits))
-
-
-def _is_valid_phone(text: str, region: str) -> bool:
-    try:
-        return bool(phonenumbers.is_valid_number(phonenumbers.parse(text, region or None)))
-    except phonenumbers.NumberParseException:
-        return False

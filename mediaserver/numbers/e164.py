@@ -55,9 +55,9 @@ def _guess(digits: str, region: str | None) -> PhoneNumber | None:
     return next(in_use, next(iter(likely), None))
 
 
-def in_use(number: str) -> bool:
-    """Whether an E.164 number is in a range that is in use."""
-    parsed = _parse(number, None)
+def in_use(number: str, region: str | None = None) -> bool:
+    """Whether a number, E.164 or as it is written in `region`, is in a range that is in use."""
+    parsed = _parse(number, region)
     return parsed is not None and phonenumbers.is_valid_number(parsed)
 
 

@@ -65,7 +65,7 @@ class OpenRoom(RoomObserver):
         leg = self.participant_legs.get(participant.sid)
         if leg is not None:
             self.bridge.mute(leg, participant.silenced)
-            self._note(leg, self.phone or self.call)
+            self._note(leg, self._held)
 
     def _note(self, leg: ParticipantLeg, call: PhoneCall | WebCall | None) -> None:
         """Notes the role that a supervisor really has."""
@@ -80,9 +80,8 @@ class OpenRoom(RoomObserver):
             self.supervision.put_out(participant)
         lost = reason is LeaveReason.DUPLICATE_IDENTITY
         self.supervision.left(participant, TakeOverEnd.LOST if lost else TakeOverEnd.HANDED_BACK)
-        call = self.phone or self.call
-        if participant.supervises and call is not None:
-            call.cdr.supervised(participant.identity, "")
+        if participant.supervises and self._held is not None:
+            self._held.cdr.supervised(participant.identity, "")
 
     @property
     def begun(self) -> bool:
@@ -92,8 +91,12 @@ class OpenRoom(RoomObserver):
     @property
     def conversation(self) -> LiveConversation | None:
         """The agent's conversation, None before and after it."""
-        call = self.phone or self.call
-        return call.conversation if call is not None else None
+        return self._held.conversation if self._held is not None else None
+
+    @property
+    def _held(self) -> PhoneCall | WebCall | None:
+        """The call with which the room is held."""
+        return self.phone or self.call
 
     @property
     def agent_id(self) -> str:

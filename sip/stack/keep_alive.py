@@ -65,13 +65,12 @@ class KeepAlive:
             waited_s = 0.0
             if is_current() and self._registration.settled:
                 pinged_at = loop.time()
-                kept = await self._ping()
-                waited_s = loop.time() - pinged_at
-                if not kept:
-                    waited_s = 0.0
-                    await self._back_off()
-                    if is_current() and self._registration.settled and self._flow() is None:
-                        self._renew()
+                if await self._ping():
+                    waited_s = loop.time() - pinged_at
+                    continue
+                await self._back_off()
+                if is_current() and self._registration.settled and self._flow() is None:
+                    self._renew()
 
     def _interval_s(self) -> float | None:
         """Returns the longest time between two pings, None where none are sent."""
